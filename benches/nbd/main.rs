@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use parda_bench::Plan;
+use parda_bench::BenchPlan;
 
 use cell::{Cell, Select};
 use sample::Sample;
@@ -168,7 +168,7 @@ impl Run {
                         // written to for a fraction of what a clean one costs, and some servers
                         // flush when their client leaves: every turn begins with clean pages.
                         files.iter().try_for_each(File::sync_data)?;
-                        let plan = Plan {
+                        let plan = BenchPlan {
                             block: cell.block,
                             depth: cell.depth,
                             connections: cell.connections,
@@ -176,7 +176,7 @@ impl Run {
                             time: Duration::from_secs_f64(self.seconds),
                             seed: u64::from(round) + 1,
                             server: vec![server.pid()],
-                            ..Plan::new(vec![server.uri.clone()], cell.operation)
+                            ..BenchPlan::new(vec![server.uri.clone()], cell.operation)
                         };
                         let measured = parda_bench::run(&plan).map_err(|e| {
                             io::Error::other(format!("{cell}, {}: {e}", server.kind.name()))

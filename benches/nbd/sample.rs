@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use parda_bench::Summary;
+use parda_bench::BenchSummary;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
@@ -28,7 +28,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn new(cell: &Cell, server: Kind, round: u32, measured: &Summary) -> Self {
+    pub(crate) fn new(cell: &Cell, server: Kind, round: u32, measured: &BenchSummary) -> Self {
         Self {
             place: cell.place().to_owned(),
             load: cell.load(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use parda_address::Uri;
-use parda_bench::{Operation, Plan};
+use parda_bench::{BenchPlan, Operation};
 
 use crate::cell::{Cache, Cell, Transport};
 
@@ -132,10 +132,10 @@ impl Endpoint {
 
 /// Whether a server answers a request.
 fn answers(uri: &Uri) -> bool {
-    let plan = Plan {
+    let plan = BenchPlan {
         warmup: Duration::ZERO,
         time: Duration::from_millis(1),
-        ..Plan::new(vec![uri.clone()], Operation::RandomRead)
+        ..BenchPlan::new(vec![uri.clone()], Operation::RandomRead)
     };
     parda_bench::run(&plan).is_ok()
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use parda_api as api;
-use parda_http::{Pages, Refusal};
+use parda_http::{ApiRefusal, Pages};
 
 pub(crate) use audit::Audit;
 
@@ -66,7 +66,7 @@ impl parda_http::Agent for Api {
         state::state(status, |volume| self.history.recent(volume))
     }
 
-    fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal> {
+    fn history(&self, query: &api::HistoryQuery) -> Result<api::History, ApiRefusal> {
         self.history.answer(query)
     }
 

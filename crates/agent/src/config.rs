@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parda_address::{Address, ExportName, Protocol};
 use parda_block::{AgentMemory, BackendConfig, Region};
-use parda_config::{Document, Error, Part, TenantSettings, wrong_tenants};
+use parda_config::{Document, Error, TablePart, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
 use parda_control::{Bytes, Costs, Span};
 use parda_exchange::slot::MOST_TENANTS;
@@ -298,7 +298,7 @@ fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 }
 
 fn check_volume(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     host: &HostName,
     volume: &file::Volume,
     described: &[Listener],
@@ -365,7 +365,7 @@ pub(crate) fn names(text: &str) -> Result<Vec<HostName>, HostNameError> {
     names.map(HostName::new).collect()
 }
 
-fn check_tenants(at: &Part<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {
+fn check_tenants(at: &TablePart<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {
     let (key, vms): (_, Vec<_>) = match work {
         Work::Serve(disks) => ("disk", disks.iter().map(|disk| disk.settings.tenant).collect()),
         Work::Steer(Steer { vms: Vms::Host(_), .. }) => return Ok(()),
@@ -427,7 +427,7 @@ fn check_idle_probe(probed: Option<&Probed>, work: &Work) -> Result<IdleProbe, &
     Ok(IdleProbe { target, probe })
 }
 
-fn check_disks(at: &Part<'_>, files: &[file::Disk]) -> Result<Vec<DiskConfig>, Error> {
+fn check_disks(at: &TablePart<'_>, files: &[file::Disk]) -> Result<Vec<DiskConfig>, Error> {
     // An empty list is written on purpose: its disks are added while the agent runs.
     let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]; disk = [] waits for parda disk add";
     at.refuse_if(files.is_empty() && !at.has("disk"), "disk", message)?;
@@ -435,7 +435,7 @@ fn check_disks(at: &Part<'_>, files: &[file::Disk]) -> Result<Vec<DiskConfig>, E
     disks.map(|(i, disk)| check_disk(&at.part(&format!("disk.{i}")), disk)).collect()
 }
 
-fn check_disk(at: &Part<'_>, disk: &file::Disk) -> Result<DiskConfig, Error> {
+fn check_disk(at: &TablePart<'_>, disk: &file::Disk) -> Result<DiskConfig, Error> {
     let name = at.read("name", ExportName::new(&disk.name))?;
     check_name(at, "name", &disk.name)?;
     let most = ExportName::MAX_LEN;

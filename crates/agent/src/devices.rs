@@ -1,7 +1,7 @@
 //! The devices that a configuration steers, looked at for `parda check`.
 
 use parda_config::{Document, Error};
-use parda_steer::refusal::{Refusal, Why};
+use parda_steer::refusal::{SteerRefusal, SteerRefusalReason};
 
 use crate::config::{Config, Work};
 use crate::patience::{self, Question};
@@ -10,9 +10,11 @@ use crate::steered::{self, SteerError};
 /// Notes on a device, or its fault and whether it is not there or does not answer: then it may come later.
 fn notes(examined: Option<Result<Vec<String>, SteerError>>) -> Result<Vec<String>, (String, bool)> {
     let Some(examined) = examined else { return Err(("does not answer".to_owned(), true)) };
-    examined.map_err(|error| match error.downcast::<Refusal>() {
+    examined.map_err(|error| match error.downcast::<SteerRefusal>() {
         // The key that is pointed at has the path.
-        Ok(refusal) => (refusal.why.to_string(), matches!(refusal.why, Why::Unreadable(_))),
+        Ok(refusal) => {
+            (refusal.why.to_string(), matches!(refusal.why, SteerRefusalReason::Unreadable(_)))
+        }
         Err(error) => (error.to_string(), false),
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parda_address::Socket;
 use parda_block::SocketFile;
-use parda_http::{Listener, Reach, Server};
+use parda_http::{ClientReach, HttpListener, ServerThread};
 use parda_tls::{Acceptor, FileError};
 
 use crate::config::Http;
@@ -22,7 +22,7 @@ pub(crate) struct HttpServer {
     place: Http,
     /// TLS of its clients, with the certificate that is shown.
     tls: Option<Arc<Acceptor>>,
-    _server: Server,
+    _server: ServerThread,
     _file: Option<SocketFile>,
 }
 
@@ -34,23 +34,23 @@ impl HttpServer {
     fn start(place: &Http, agent: impl parda_http::Agent) -> Result<HttpServer, Box<dyn Error>> {
         let Http { address, tls } = place;
         let reach = match tls {
-            _ if address.path().is_some() => Reach::Unix,
-            _ if address.is_local() => Reach::Loopback,
-            Some(_) => Reach::Tls,
-            None => Reach::Plain,
+            _ if address.path().is_some() => ClientReach::Unix,
+            _ if address.is_local() => ClientReach::Loopback,
+            Some(_) => ClientReach::Tls,
+            None => ClientReach::Plain,
         };
         let tls = tls.clone().map(Acceptor::new).transpose()?.map(Arc::new);
         let (listener, file) = match address.socket() {
             Socket::Unix(path) => {
                 let (listener, file) = bind(path)?;
-                (Listener::Unix(listener), Some(file))
+                (HttpListener::Unix(listener), Some(file))
             }
             Socket::Tcp(host, port) => {
                 let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
-                (Listener::Tcp(TcpListener::bind(&*addresses)?), None)
+                (HttpListener::Tcp(TcpListener::bind(&*addresses)?), None)
             }
         };
-        let server = Server::start(listener, tls.clone(), Arc::new(agent), reach)?;
+        let server = ServerThread::start(listener, tls.clone(), Arc::new(agent), reach)?;
         Ok(HttpServer { place: place.clone(), tls, _server: server, _file: file })
     }
 

@@ -16,7 +16,8 @@ use parda_awake::Instant;
 use parda_config::replace;
 use parda_control::{Report, Totals};
 use parda_probe::{
-    Effort, End, Mix, Plan, Probe, ProbeDocument, Progress, Purpose, Unknown, Watcher, Wishes,
+    Effort, LoadMix, OpenQuestion, Probe, ProbeDocument, ProbeEnd, ProbePlan, ProbeProgress,
+    Purpose, Watcher, Wishes,
 };
 
 use crate::config::{IdleProbe, Target};
@@ -151,7 +152,7 @@ fn measure(
 ) -> Result<Option<ProbeDocument>, String> {
     let (mut reads, target) = Reads::open(target).map_err(|error| error.to_string())?;
     let wishes = Wishes {
-        mixes: vec![Mix { size: SIZE, read_percent: 100, random_percent: 100 }],
+        mixes: vec![LoadMix { size: SIZE, read_percent: 100, random_percent: 100 }],
         outstanding: 1..=most,
         all: false,
         purposes: vec![Purpose::Depth],
@@ -161,14 +162,14 @@ fn measure(
         largest: SIZE,
     };
     let seed = 1;
-    let plan = Plan::new(wishes, seed);
+    let plan = ProbePlan::new(wishes, seed);
     let mut watcher = Bystander { busy, note: None };
     let document =
         Probe { target, driver: &mut reads, plan, time: Some(seconds), seed }.run(&mut watcher);
     match document.end {
-        End::Complete | End::Time => Ok(Some(document)),
-        End::Aborted => Ok(None),
-        End::Failed => Err(watcher.note.unwrap_or_else(|| "a read failed".to_owned())),
+        ProbeEnd::Complete | ProbeEnd::Time => Ok(Some(document)),
+        ProbeEnd::Aborted => Ok(None),
+        ProbeEnd::Failed => Err(watcher.note.unwrap_or_else(|| "a read failed".to_owned())),
     }
 }
 
@@ -179,12 +180,12 @@ struct Bystander<'a> {
 }
 
 impl Watcher for Bystander<'_> {
-    fn progress(&mut self, _: &Progress<'_>) -> bool {
+    fn progress(&mut self, _: &ProbeProgress<'_>) -> bool {
         (self.busy)()
     }
 
-    fn note(&mut self, note: &Unknown) {
-        if let Unknown::TargetFailed { error, .. } = note {
+    fn note(&mut self, note: &OpenQuestion) {
+        if let OpenQuestion::TargetFailed { error, .. } = note {
             self.note = Some(error.clone());
         }
     }

@@ -14,7 +14,7 @@ use parda_config::short;
 use parda_etcd::Lease;
 use parda_exchange::HostName;
 use parda_policy::hosts::RENEWAL;
-use parda_policy::{Head, HostReport, Snapshot, Store, StoreError};
+use parda_policy::{HostReport, PolicyHead, PolicySnapshot, Store, StoreError};
 
 use crate::api::Api;
 use crate::config::{self, Config};
@@ -192,7 +192,7 @@ impl Following {
         Ok(())
     }
 
-    fn take_in(&mut self, snapshot: Snapshot) {
+    fn take_in(&mut self, snapshot: PolicySnapshot) {
         let Some(head) = snapshot.head else { return };
         let before = self.api.live.layers().policy;
         self.unreadable.clear();
@@ -240,7 +240,7 @@ impl Following {
         let (before, head) = (live.in_force(), policy.head.clone());
         match live.adopt(policy, &self.api.agent, || self.is_wanted()) {
             Ok(true) => {
-                if let Some(Head { revision, by, comment, .. }) = &head {
+                if let Some(PolicyHead { revision, by, comment, .. }) = &head {
                     let why = comment.as_ref().map(|comment| format!(": {}", short(comment)));
                     let why = why.unwrap_or_default();
                     tracing::info!(

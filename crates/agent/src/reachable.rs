@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parda_address::{Address, Socket, Uri};
 use parda_block::reach_server;
-use parda_exchange::udp::{PeerAddress, Reach};
+use parda_exchange::udp::{PeerAddress, UdpReach};
 
 use crate::config::{Config, Place, Udp, Volume, directory_of, is_of_this_host};
 
@@ -142,7 +142,8 @@ fn unresolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 
 /// This host's address and its peers, of an exchange over UDP without multicast.
 fn peers(volume: &Volume) -> Option<(SocketAddr, &[PeerAddress])> {
-    let Udp { address, reach: Reach::Peers(peers), .. } = volume.exchange.as_ref()?.udp()? else {
+    let Udp { address, reach: UdpReach::Peers(peers), .. } = volume.exchange.as_ref()?.udp()?
+    else {
         return None;
     };
     Some((*address, peers))

@@ -12,9 +12,9 @@ use parda_block::Drained;
 use parda_control::depth::DepthSchedule;
 use parda_control::latency::Direction;
 use parda_control::{Account, Bytes, Config, Decision, Instant, Measurement, Period, Span, Window};
-use parda_steer::cgroup::Allowance;
+use parda_steer::cgroup::HostAllowance;
 use parda_steer::device::Device;
-use parda_steer::measure::{Histogram, Method, Reading};
+use parda_steer::measure::{DeviceReading, Histogram, Method};
 use parda_steer::show::show;
 
 use crate::config::{self, Steer, Work};
@@ -189,7 +189,7 @@ impl Steered {
         let (window, latency) = (self.account.decision().window, self.latency);
         let device = self.device.as_ref();
         let bounds = device.and_then(Attached::bounds);
-        let allowed = bounds.map(|bounds| Allowance { window, latency, least: bounds.least });
+        let allowed = bounds.map(|bounds| HostAllowance { window, latency, least: bounds.least });
         self.vms.set(&self.volume, &self.steer, device.map(|device| &device.device), allowed);
     }
 
@@ -209,7 +209,7 @@ impl Steered {
         lowered.map(|depth| Window(f64::from(depth)))
     }
 
-    fn count(&mut self, reading: &Reading) {
+    fn count(&mut self, reading: &DeviceReading) {
         let done = &mut self.done;
         for class in &reading.classes {
             self.account.record(class.direction, class.ios, Bytes(class.bytes), class.latency);

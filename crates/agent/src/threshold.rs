@@ -133,7 +133,9 @@ pub(crate) fn concern(finds: bool, others: &Totals) -> Option<&'static str> {
 mod tests {
     use super::*;
     use parda_control::Thresholds;
-    use parda_probe::{Advice, Choice, End, FORMAT, Findings, Kind, TargetInfo};
+    use parda_probe::{
+        Advice, FORMAT, Findings, ProbeEnd, TargetInfo, TargetKind, ThresholdChoice,
+    };
 
     fn stored(text: &str) -> Result<Probed, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -150,13 +152,13 @@ mod tests {
             took_s: 60.0,
             target: TargetInfo {
                 name: "/dev/sdb".to_owned(),
-                kind: Kind::Device,
+                kind: TargetKind::Device,
                 bytes: 1 << 40,
                 writes: false,
                 about: Vec::new(),
             },
             seed: 1,
-            end: End::Complete,
+            end: ProbeEnd::Complete,
             points: Vec::new(),
             findings: Findings::default(),
         };
@@ -167,7 +169,7 @@ mod tests {
             window_max: 64.0,
             throughput_fraction: 0.96,
             why: Vec::new(),
-            choices: vec![Choice {
+            choices: vec![ThresholdChoice {
                 latency_threshold_ms: 12.5,
                 outstanding: 50.0,
                 throughput_fraction: 0.96,

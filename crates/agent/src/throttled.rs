@@ -17,7 +17,7 @@ use parda_block::Drained;
 use parda_control::latency::Direction;
 use parda_control::{Account, Bytes, Decision, Measurement, Span, VmPeriod, Window};
 use parda_steer::cgroup::{Want, level};
-use parda_steer::qemu::{Flow, each, sockets};
+use parda_steer::qemu::{QemuFlow, each, sockets};
 
 use crate::config::{self, Qemu, Work};
 use crate::enforcer::{Enforcer, describe};
@@ -243,7 +243,7 @@ impl Throttled {
         // Where nothing was measured now, what was measured before tells how many are outstanding, and is no news.
         let usual = mean.or(self.latency).unwrap_or(0.0);
         let estimated = held.iter().map(|(direction, flow)| {
-            (*direction, Flow { time: Span::from_secs(usual * flow.ios as f64).0, ..*flow })
+            (*direction, QemuFlow { time: Span::from_secs(usual * flow.ios as f64).0, ..*flow })
         });
         let mut sum = latency.secs();
         for (direction, flow) in free.iter().copied().chain(estimated) {
@@ -289,7 +289,7 @@ impl Throttled {
 }
 
 /// Mean time of IOs, in a bucket of an eighth.
-fn mean(flow: &Flow) -> Latency {
+fn mean(flow: &QemuFlow) -> Latency {
     let mean = flow.time.checked_div(flow.ios).unwrap_or(0);
     let fine = mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
     Latency { buckets: vec![(mean >> fine << fine, flow.ios)] }

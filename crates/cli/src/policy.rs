@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use parda_config::Document;
 use parda_policy::{
-    Applied, Author, Change, Scope, Snapshot, Store, StoreError, changes, check, set,
+    Applied, Author, PolicyChange, PolicySnapshot, Scope, Store, StoreError, changes, check, set,
 };
 use parda_terminal::{Failure, output};
 use serde::Serialize;
@@ -169,7 +169,7 @@ pub(crate) struct History {
 struct Answer<'a> {
     /// Revision read, or revision written.
     revision: u64,
-    changes: &'a [Change],
+    changes: &'a [PolicyChange],
 }
 
 fn failed(error: StoreError) -> Failure {
@@ -294,7 +294,7 @@ impl History {
 /// Replaces the policy that was read, and prints the changes.
 fn apply(
     store: &mut Store,
-    read: &Snapshot,
+    read: &PolicySnapshot,
     policy: &parda_policy::Policy,
     author: Author,
     json: bool,

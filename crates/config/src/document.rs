@@ -25,7 +25,7 @@ pub struct Document {
 
 /// A table of a document, for errors about its keys.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
+pub struct TablePart<'a> {
     doc: &'a Document,
     path: String,
 }
@@ -155,8 +155,8 @@ impl Document {
 
     /// The table at a path of keys and indices, such as `volume.0`.
     #[must_use]
-    pub fn part(&self, path: impl Into<String>) -> Part<'_> {
-        Part { doc: self, path: path.into() }
+    pub fn part(&self, path: impl Into<String>) -> TablePart<'_> {
+        TablePart { doc: self, path: path.into() }
     }
 
     /// Whether there is a value at a path of keys and indices.
@@ -234,11 +234,11 @@ impl Document {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> TablePart<'a> {
     /// A part of this part: a key, or keys and indices with dots between them.
     #[must_use]
-    pub fn part(&self, path: &str) -> Part<'a> {
-        Part { doc: self.doc, path: format!("{}.{path}", self.path) }
+    pub fn part(&self, path: &str) -> TablePart<'a> {
+        TablePart { doc: self.doc, path: format!("{}.{path}", self.path) }
     }
 
     /// An error about a value below this part, as [`Document::error`].

@@ -22,7 +22,7 @@ mod vm;
 
 pub use amount::Amount;
 pub use control::NAMES_FILES;
-pub use document::{Document, Error, Part, likely, quoted};
+pub use document::{Document, Error, TablePart, likely, quoted};
 pub use limit::LimitSetting;
 pub use replace::replace;
 pub use short::short;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parda_address::{Address, Uri};
 use parda_awake::Instant;
 use parda_nbd::client::{Agreed, Handshake, HandshakeError, Step};
-use parda_tls::End;
+use parda_tls::CloseReason;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -44,7 +44,7 @@ pub struct Connected {
     /// Size, abilities and block sizes of the export.
     pub agreed: Agreed,
     /// Why TLS on the connection has ended, when it has.
-    pub tls_end: End,
+    pub tls_end: CloseReason,
 }
 
 /// Why there is no connection.
@@ -80,7 +80,7 @@ impl Dialler {
     pub fn dial(&self, uri: &Uri) -> Result<Connected, DialError> {
         let until = Instant::now() + self.within;
         let socket = self.connect(&uri.address, until)?;
-        let mut stream = Stream { socket, until, tls_end: End::default() };
+        let mut stream = Stream { socket, until, tls_end: CloseReason::default() };
         let mut handshake = match &uri.tls {
             None => Handshake::new(uri.export.clone()),
             Some(_) => Handshake::new_with_tls(uri.export.clone()),
@@ -224,7 +224,7 @@ pub struct Stream {
     /// When its calls have to be over. An error of a later one says so.
     pub until: Instant,
     /// Why TLS on the connection has ended, when it has.
-    pub tls_end: End,
+    pub tls_end: CloseReason,
 }
 
 impl Stream {

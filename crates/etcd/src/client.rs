@@ -14,7 +14,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::endpoint::Endpoint;
-use crate::error::{EtcdError, Fault};
+use crate::error::{EtcdError, EtcdFault};
 use crate::{password, wire};
 
 /// Most bytes of a private key's file.
@@ -25,7 +25,7 @@ const MOST_BYTES: u64 = 16 << 20;
 
 /// Endpoints of a cluster, and this client's certificates and user there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct EtcdAccess {
     /// Client URLs of members of the cluster, at least one.
     pub endpoints: Vec<Endpoint>,
     /// Certificates for endpoints with TLS.
@@ -75,8 +75,8 @@ pub struct Traffic {
 }
 
 /// A client of one cluster.
-pub struct Client {
-    settings: Settings,
+pub struct EtcdClient {
+    settings: EtcdAccess,
     /// Index of the endpoint that is asked first.
     current: usize,
     /// Made with the first call, and anew after a failure, so that renewed certificate files are read.
@@ -87,7 +87,7 @@ pub struct Client {
     traffic: Traffic,
 }
 
-impl std::fmt::Debug for Client {
+impl std::fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
     }
@@ -136,14 +136,14 @@ fn private_key(path: &Path) -> Result<PrivateKey<'static>, FileError> {
     key.map_err(|message| FileError { role: FileRole::Key, path: path.to_owned(), message })
 }
 
-impl Client {
+impl EtcdClient {
     /// A client that has not connected yet. `first` chooses the endpoint that is asked first, so that many
     /// clients do not all ask the same one.
     #[must_use]
-    pub fn new(settings: Settings, first: u64) -> Client {
+    pub fn new(settings: EtcdAccess, first: u64) -> EtcdClient {
         let current = (first % settings.endpoints.len().max(1) as u64) as usize;
         let traffic = Traffic::default();
-        Client { settings, current, agent: None, token: None, open: false, traffic }
+        EtcdClient { settings, current, agent: None, token: None, open: false, traffic }
     }
 
     /// The endpoint that is asked first.
@@ -185,24 +185,24 @@ impl Client {
             self.call("lease/grant", &json!({ "TTL": seconds.to_string() }), limit)?;
         match (granted.ttl.parse::<u64>(), granted.id.is_empty()) {
             (Ok(ttl), false) => Ok(Lease { id: granted.id, ttl: Duration::from_secs(ttl) }),
-            _ => Err(self.error(Fault::NotUnderstood("a lease without a time".to_owned()))),
+            _ => Err(self.error(EtcdFault::NotUnderstood("a lease without a time".to_owned()))),
         }
     }
 
     /// Renews a lease for the whole of its time, from now.
     ///
     /// # Errors
-    /// [`Fault::NoLease`]: the lease ran out before.
+    /// [`EtcdFault::NoLease`]: the lease ran out before.
     pub fn renew(&mut self, lease: &Lease, limit: Duration) -> Result<(), EtcdError> {
         let renewed: wire::Renewed =
             self.call("lease/keepalive", &json!({ "ID": lease.id }), limit)?;
         match renewed.result.ttl.parse::<i64>() {
             Ok(ttl) if ttl > 0 => Ok(()),
-            _ => Err(self.error(Fault::NoLease)),
+            _ => Err(self.error(EtcdFault::NoLease)),
         }
     }
 
-    pub(crate) fn error(&self, fault: Fault) -> EtcdError {
+    pub(crate) fn error(&self, fault: EtcdFault) -> EtcdError {
         let may_be_done = fault.leaves_open();
         EtcdError { endpoint: self.endpoint(), fault, may_be_done }
     }
@@ -221,7 +221,7 @@ impl Client {
             match self.call_here(path, body, limit) {
                 Ok(answer) => return Ok(answer),
                 // The time-out of the call counts also while this process is stopped: the endpoint had less than `limit`.
-                Err(Fault::NoAnswer) if begun.elapsed() < limit => {
+                Err(EtcdFault::NoAnswer) if begun.elapsed() < limit => {
                     may_be_done = true;
                     self.agent = None;
                 }
@@ -251,17 +251,17 @@ impl Client {
         path: &str,
         body: &Value,
         limit: Duration,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, EtcdFault> {
         let had_token = self.token.is_some();
         self.log_in(limit)?;
         match self.ask(path, body, limit) {
-            Err(Fault::Token(_)) if had_token => {
+            Err(EtcdFault::Token(_)) if had_token => {
                 self.token = None;
                 self.log_in(limit)?;
                 self.ask(path, body, limit)
             }
             // Authentication was turned on since.
-            Err(fault @ Fault::Denied(_)) => {
+            Err(fault @ EtcdFault::Denied(_)) => {
                 self.open = false;
                 Err(fault)
             }
@@ -269,7 +269,7 @@ impl Client {
         }
     }
 
-    fn log_in(&mut self, limit: Duration) -> Result<(), Fault> {
+    fn log_in(&mut self, limit: Duration) -> Result<(), EtcdFault> {
         let Some(login) = self.settings.login.clone() else { return Ok(()) };
         if self.token.is_some() || self.open {
             return Ok(());
@@ -294,10 +294,10 @@ impl Client {
         path: &str,
         body: &Value,
         limit: Duration,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Answer, EtcdFault> {
         let agent = self.agent()?;
         let Some(endpoint) = self.settings.endpoints.get(self.current) else {
-            return Err(Fault::Connection("no endpoint".to_owned()));
+            return Err(EtcdFault::Connection("no endpoint".to_owned()));
         };
         let body = body.to_string();
         let mut request = agent.post(format!("{}/v3/{path}", endpoint.url()));
@@ -315,10 +315,10 @@ impl Client {
         if status != 200 {
             return Err(wire::refusal(status, &bytes));
         }
-        serde_json::from_slice(&bytes).map_err(|error| Fault::NotUnderstood(error.to_string()))
+        serde_json::from_slice(&bytes).map_err(|error| EtcdFault::NotUnderstood(error.to_string()))
     }
 
-    fn agent(&mut self) -> Result<Agent, Fault> {
+    fn agent(&mut self) -> Result<Agent, EtcdFault> {
         if let Some(agent) = &self.agent {
             return Ok(agent.clone());
         }
@@ -336,22 +336,24 @@ impl Client {
     }
 }
 
-fn fault_of(error: &ureq::Error) -> Fault {
+fn fault_of(error: &ureq::Error) -> EtcdFault {
     match error {
-        ureq::Error::Timeout(_) => Fault::NoAnswer,
-        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => Fault::NoAnswer,
+        ureq::Error::Timeout(_) => EtcdFault::NoAnswer,
+        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+            EtcdFault::NoAnswer
+        }
         ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            Fault::Connection(format!("{error}: does etcd run there?"))
+            EtcdFault::Connection(format!("{error}: does etcd run there?"))
         }
         // The request was not sent, or not read: a member reads none from a client whose certificate it refuses.
         ureq::Error::Io(error) if parda_tls::is_of_tls(error) || is_of_lookup(error) => {
-            Fault::Connection(parda_tls::io_fault(error))
+            EtcdFault::Connection(parda_tls::io_fault(error))
         }
-        ureq::Error::Io(error) => Fault::Lost(error.to_string()),
+        ureq::Error::Io(error) => EtcdFault::Lost(error.to_string()),
         ureq::Error::HostNotFound | ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
-            Fault::Connection(error.to_string())
+            EtcdFault::Connection(error.to_string())
         }
-        other => Fault::Lost(other.to_string()),
+        other => EtcdFault::Lost(other.to_string()),
     }
 }
 

@@ -11,7 +11,7 @@ pub struct EtcdError {
     /// URL of the endpoint.
     pub endpoint: String,
     /// Fault at that endpoint.
-    pub fault: Fault,
+    pub fault: EtcdFault,
     /// Whether etcd may have executed the request. The request may have left this host, to this endpoint or to an earlier
     /// one, and no answer refused it.
     pub may_be_done: bool,
@@ -19,7 +19,7 @@ pub struct EtcdError {
 
 /// Reason why a call failed at an endpoint.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum EtcdFault {
     /// A certificate, key or CA file cannot be used.
     #[error(transparent)]
     Files(#[from] FileError),
@@ -55,21 +55,21 @@ pub enum Fault {
     NotUnderstood(String),
 }
 
-impl Fault {
+impl EtcdFault {
     /// Whether another endpoint may do better.
     pub(crate) fn is_of_the_endpoint(&self) -> bool {
         matches!(
             self,
-            Fault::NoAnswer
-                | Fault::Connection(_)
-                | Fault::Lost(_)
-                | Fault::Unavailable(_)
-                | Fault::NotUnderstood(_)
+            EtcdFault::NoAnswer
+                | EtcdFault::Connection(_)
+                | EtcdFault::Lost(_)
+                | EtcdFault::Unavailable(_)
+                | EtcdFault::NotUnderstood(_)
         )
     }
 
     /// Whether the endpoint may have executed the request. A member without a quorum may find one, and a proposal with it.
     pub(crate) fn leaves_open(&self) -> bool {
-        self.is_of_the_endpoint() && !matches!(self, Fault::Connection(_))
+        self.is_of_the_endpoint() && !matches!(self, EtcdFault::Connection(_))
     }
 }

@@ -21,11 +21,11 @@ pub mod password;
 pub mod revisions;
 mod wire;
 
-pub use client::{Client, Lease, Login, Settings, Tls, Traffic};
+pub use client::{EtcdAccess, EtcdClient, Lease, Login, Tls, Traffic};
 pub use endpoint::Endpoint;
-pub use error::{EtcdError, Fault};
+pub use error::{EtcdError, EtcdFault};
 pub use password::PasswordError;
-pub use revisions::{Entry, Keys, LeaseTime, ReadResult, Write};
+pub use revisions::{Entry, EtcdKeys, LeaseTime, ReadResult, Write};
 
 /// A name as one segment of a key: `/` and `%` are escaped, so that no name is a prefix of another's keys.
 #[must_use]

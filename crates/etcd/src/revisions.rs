@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::error::{EtcdError, Fault};
+use crate::client::EtcdClient;
+use crate::error::{EtcdError, EtcdFault};
 use crate::wire;
 
 /// A key, its value, and the revision in which it was written.
@@ -33,7 +33,7 @@ pub struct ReadResult {
 
 /// Keys that one read or deletion is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys<'a> {
+pub enum EtcdKeys<'a> {
     /// One key, by its whole name.
     One(&'a [u8]),
     /// All keys that begin with this prefix.
@@ -42,12 +42,12 @@ pub enum Keys<'a> {
     Between(&'a [u8], &'a [u8]),
 }
 
-impl Keys<'_> {
+impl EtcdKeys<'_> {
     fn json(self) -> Value {
         match self {
-            Keys::One(key) => json!({ "key": wire::base64(key) }),
-            Keys::Prefix(prefix) => Keys::Between(prefix, &wire::after(prefix)).json(),
-            Keys::Between(from, to) => {
+            EtcdKeys::One(key) => json!({ "key": wire::base64(key) }),
+            EtcdKeys::Prefix(prefix) => EtcdKeys::Between(prefix, &wire::after(prefix)).json(),
+            EtcdKeys::Between(from, to) => {
                 json!({ "key": wire::base64(from), "range_end": wire::base64(to) })
             }
         }
@@ -60,7 +60,7 @@ pub enum Write<'a> {
     /// Writes a key without a lease, which stays.
     Put(&'a [u8], &'a [u8]),
     /// Removes keys and their values.
-    Delete(Keys<'a>),
+    Delete(EtcdKeys<'a>),
 }
 
 /// Most operations of a transaction, by etcd's default (`--max-txn-ops`).
@@ -132,7 +132,7 @@ pub struct LeaseTime {
     pub left: Duration,
 }
 
-impl Client {
+impl EtcdClient {
     /// A key, if it was written in revision `since` of the cluster or later. The member that answers may lag behind the others. An answer
     /// without the key takes some hundred bytes, and no round between members.
     pub fn changed_since(
@@ -141,7 +141,7 @@ impl Client {
         since: i64,
         limit: Duration,
     ) -> Result<ReadResult, EtcdError> {
-        let mut body = Keys::One(key).json();
+        let mut body = EtcdKeys::One(key).json();
         body["serializable"] = true.into();
         body["min_mod_revision"] = since.to_string().into();
         let found: OneRange = self.call("kv/range", &body, limit)?;
@@ -149,7 +149,11 @@ impl Client {
     }
 
     /// Keys as they are at one revision that a majority of the members has.
-    pub fn read(&mut self, keys: &[Keys<'_>], limit: Duration) -> Result<ReadResult, EtcdError> {
+    pub fn read(
+        &mut self,
+        keys: &[EtcdKeys<'_>],
+        limit: Duration,
+    ) -> Result<ReadResult, EtcdError> {
         let reads: Vec<_> =
             keys.iter().map(|keys| json!({ "request_range": keys.json() })).collect();
         let answer: Transaction = self.call("kv/txn", &json!({ "success": reads }), limit)?;
@@ -165,13 +169,13 @@ impl Client {
         most: usize,
         limit: Duration,
     ) -> Result<Vec<Entry>, EtcdError> {
-        let mut body = Keys::Prefix(prefix).json();
+        let mut body = EtcdKeys::Prefix(prefix).json();
         body["serializable"] = true.into();
         body["limit"] = most.to_string().into();
         let found: OneRange = self.call("kv/range", &body, limit)?;
         if found.range.more {
             let what = format!("more than {most} keys with one prefix");
-            return Err(self.error(Fault::Refused(what)));
+            return Err(self.error(EtcdFault::Refused(what)));
         }
         self.found(&found.header, vec![found.range]).map(|found| found.entries)
     }
@@ -183,7 +187,7 @@ impl Client {
         page: usize,
         limit: Duration,
     ) -> Result<Vec<Entry>, EtcdError> {
-        let mut body = Keys::Prefix(prefix).json();
+        let mut body = EtcdKeys::Prefix(prefix).json();
         body["limit"] = page.to_string().into();
         let mut all = Vec::new();
         loop {
@@ -248,6 +252,6 @@ impl Client {
         let entries = ranges.into_iter().flat_map(|range| range.kvs).map(entry).collect();
         let found = Some(header.revision.parse().unwrap_or(0)).zip(entries);
         let found = found.map(|(revision, entries)| ReadResult { revision, entries });
-        found.ok_or_else(|| self.error(Fault::NotUnderstood("no entries of etcd".to_owned())))
+        found.ok_or_else(|| self.error(EtcdFault::NotUnderstood("no entries of etcd".to_owned())))
     }
 }

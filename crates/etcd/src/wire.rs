@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::Fault;
+use crate::error::EtcdFault;
 
 pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
@@ -80,9 +80,9 @@ mod code {
 }
 
 /// The fault that an answer with a failed HTTP status describes.
-pub(crate) fn refusal(status: u16, body: &[u8]) -> Fault {
+pub(crate) fn refusal(status: u16, body: &[u8]) -> EtcdFault {
     let Ok(refusal) = serde_json::from_slice::<Refusal>(body) else {
-        return Fault::NotUnderstood(format!("HTTP status {status}"));
+        return EtcdFault::NotUnderstood(format!("HTTP status {status}"));
     };
     let text = match (&refusal.error, refusal.message) {
         (_, message) if !message.is_empty() => message,
@@ -93,27 +93,27 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Fault {
     let text = text.strip_prefix("etcdserver: ").unwrap_or(&text).to_owned();
     let has = |part: &str| text.contains(part);
     match refusal.code {
-        _ if has("requested lease not found") => Fault::NoLease,
+        _ if has("requested lease not found") => EtcdFault::NoLease,
         _ if has("invalid auth token") || has("revision of auth store is old") => {
-            Fault::Token(text)
+            EtcdFault::Token(text)
         }
-        code::UNAUTHENTICATED => Fault::Token(text),
+        code::UNAUTHENTICATED => EtcdFault::Token(text),
         _ if has("user name is empty") => {
-            Fault::Denied("asks for a user: add user and password_file".to_owned())
+            EtcdFault::Denied("asks for a user: add user and password_file".to_owned())
         }
         _ if has("authentication failed") => {
-            Fault::Denied("refuses the user or the password".to_owned())
+            EtcdFault::Denied("refuses the user or the password".to_owned())
         }
-        code::PERMISSION_DENIED => Fault::Denied(format!("refuses the user: {text}")),
-        code::UNAVAILABLE | code::DEADLINE_EXCEEDED => Fault::Unavailable(text),
-        _ if has("no leader") || has("request timed out") => Fault::Unavailable(text),
-        _ => Fault::Refused(text),
+        code::PERMISSION_DENIED => EtcdFault::Denied(format!("refuses the user: {text}")),
+        code::UNAVAILABLE | code::DEADLINE_EXCEEDED => EtcdFault::Unavailable(text),
+        _ if has("no leader") || has("request timed out") => EtcdFault::Unavailable(text),
+        _ => EtcdFault::Refused(text),
     }
 }
 
 /// Whether a refusal says that this etcd has no users.
-pub(crate) fn has_no_users(fault: &Fault) -> bool {
-    matches!(fault, Fault::Refused(text) if text.contains("authentication is not enabled"))
+pub(crate) fn has_no_users(fault: &EtcdFault) -> bool {
+    matches!(fault, EtcdFault::Refused(text) if text.contains("authentication is not enabled"))
 }
 
 #[cfg(test)]
@@ -132,30 +132,30 @@ mod tests {
     fn refusals_are_told_apart_however_a_version_words_them() {
         let of = |body: &str| refusal(500, body.as_bytes());
         let old = r#"{"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease not found","code":5}"#;
-        assert!(matches!(of(old), Fault::NoLease));
+        assert!(matches!(of(old), EtcdFault::NoLease));
         assert!(matches!(
             of(r#"{"code":5,"message":"etcdserver: requested lease not found","details":[]}"#),
-            Fault::NoLease
+            EtcdFault::NoLease
         ));
         assert!(matches!(
             of(r#"{"error":"etcdserver: invalid auth token","code":16}"#),
-            Fault::Token(_)
+            EtcdFault::Token(_)
         ));
         assert!(matches!(
             of(r#"{"error":"etcdserver: no leader","code":14}"#),
-            Fault::Unavailable(_)
+            EtcdFault::Unavailable(_)
         ));
         assert!(matches!(
             of(r#"{"error":{"grpc_code":14,"message":"etcdserver: no leader"}}"#),
-            Fault::Unavailable(text) if text == "no leader"
+            EtcdFault::Unavailable(text) if text == "no leader"
         ));
         assert!(matches!(
             of(r#"{"error":"etcdserver: permission denied","code":7}"#),
-            Fault::Denied(_)
+            EtcdFault::Denied(_)
         ));
-        assert!(matches!(of("404 page not found"), Fault::NotUnderstood(_)));
+        assert!(matches!(of("404 page not found"), EtcdFault::NotUnderstood(_)));
         assert!(matches!(of(r#"{"error":"etcdserver: mvcc: database space exceeded","code":8}"#),
-            Fault::Refused(text) if text.contains("space exceeded")));
+            EtcdFault::Refused(text) if text.contains("space exceeded")));
         assert!(has_no_users(&of(
             r#"{"error":"etcdserver: authentication is not enabled","code":9}"#
         )));

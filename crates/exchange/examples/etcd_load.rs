@@ -10,10 +10,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use parda_control::{Instant as Now, Report, Shares, Span, Window};
-use parda_etcd::{Endpoint, Settings, Traffic};
+use parda_etcd::{Endpoint, EtcdAccess, Traffic};
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings, pace};
 use parda_exchange::{Exchange, HostName, Publication, Standing};
-use parda_testkit::Etcd;
+use parda_testkit::TestEtcd;
 
 /// Time that is measured, after as much that is not.
 const MEASURED: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ fn main() {
 fn measure(hosts: usize) {
     let dir = std::env::temp_dir().join(format!("etcd-load-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let etcd = Etcd::start(&dir, 3);
+    let etcd = TestEtcd::start(&dir, 3);
     let period = Span::from_millis(1_000).max(pace(hosts));
     let measured = MEASURED.max(Duration::from(period) * 5);
     let begun = Instant::now();
@@ -130,13 +130,13 @@ fn drive(
     }
 }
 
-fn exchange(etcd: &Etcd, host: usize, period: Span) -> EtcdExchange {
+fn exchange(etcd: &TestEtcd, host: usize, period: Span) -> EtcdExchange {
     let endpoints = etcd.urls().iter().map(|url| Endpoint::parse(url).unwrap()).collect();
     let settings = EtcdSettings {
         host: HostName::new(&format!("kvm-{host:04}")).unwrap(),
         volume: "array-a".to_owned(),
         prefix: "/parda/".to_owned(),
-        cluster: Settings { endpoints, tls: None, login: None },
+        cluster: EtcdAccess { endpoints, tls: None, login: None },
         limits: EtcdLimits::of(period),
     };
     EtcdExchange::new(settings).unwrap()

@@ -10,7 +10,7 @@ use crate::freshness::STALE_AFTER;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::reach::{choice, reach};
 use crate::region::SlotIndex;
-use crate::slot::{Content, Record, SlotFault};
+use crate::slot::{Content, SlotFault, SlotRecord};
 use crate::slots::SlotSettings;
 use crate::table::Table;
 
@@ -147,7 +147,7 @@ impl Claim {
             Content::Fault(_) => return None,
             Content::Record(record) => record,
         };
-        let Record { volume, message, .. } = record.as_ref();
+        let SlotRecord { volume, message, .. } = record.as_ref();
         let host = message.from.clone();
         if message.body.leaving || (*volume, &host) == (self.settings.volume, &self.settings.me) {
             None
@@ -198,7 +198,7 @@ impl Claim {
     fn records<'a>(
         &self,
         table: &'a Table,
-    ) -> impl Iterator<Item = (SlotIndex, &'a Record)> + use<'a> {
+    ) -> impl Iterator<Item = (SlotIndex, &'a SlotRecord)> + use<'a> {
         let volume = self.settings.volume;
         table.contents().filter_map(move |(slot, content)| match content {
             Content::Record(record) if record.volume == volume => Some((slot, record.as_ref())),

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use parda_control::{Instant, Span};
-use parda_etcd::Client;
+use parda_etcd::EtcdClient;
 
 use crate::exchange::{Collected, Exchange, ExchangeError, Standing};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
@@ -40,7 +40,7 @@ pub struct EtcdSettings {
     /// Beginning of all keys.
     pub prefix: String,
     /// Endpoints of the cluster, and this host's certificates and user there.
-    pub cluster: parda_etcd::Settings,
+    pub cluster: parda_etcd::EtcdAccess,
     /// Time limits of calls.
     pub limits: EtcdLimits,
 }
@@ -92,7 +92,7 @@ impl EtcdExchange {
         let me = Identity { host: settings.host.clone(), incarnation: Incarnation::starting_now() };
         let volume = VolumeId::of(&settings.volume);
         let keys = value::prefix(&settings.prefix, &settings.volume);
-        let client = Client::new(settings.cluster, me.host.id().0);
+        let client = EtcdClient::new(settings.cluster, me.host.id().0);
         Ok(EtcdExchange {
             key: value::key(&keys, &me),
             worker: Worker::start(client, keys.clone(), settings.limits.attempt)?,
@@ -192,14 +192,14 @@ impl Exchange for EtcdExchange {
 /// endpoints together.
 #[must_use]
 pub fn examine(
-    cluster: &parda_etcd::Settings,
+    cluster: &parda_etcd::EtcdAccess,
     prefix: &str,
     volume: &str,
     limit: Duration,
 ) -> Option<String> {
     let limit = limit / cluster.endpoints.len().max(1) as u32;
     let keys = value::prefix(prefix, volume);
-    let found = Client::new(cluster.clone(), 0).range(&keys, worker::MOST_KEYS, limit);
+    let found = EtcdClient::new(cluster.clone(), 0).range(&keys, worker::MOST_KEYS, limit);
     found.err().map(|error| error.to_string())
 }
 

@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 pub use deadline::Deadline;
 pub use file::FileRegion;
 pub(crate) use nbd::Export;
-pub use nbd::{Connection as NbdConnection, Failure as NbdFailure, NbdRegion};
+pub use nbd::{Connection as NbdConnection, NbdRegion, RequestFailure as NbdFailure};
 pub(crate) use open::{Access, Kind, Opened};
 
 /// A place with a header and slots: the trait that a transport with slots implements. Calls block; [`Deadline`] bounds their time.

@@ -59,7 +59,7 @@ mod at {
 
 /// Contents of a valid record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct SlotRecord {
     /// Volume of the report.
     pub volume: VolumeId,
     /// Slot that the record was written for.
@@ -104,7 +104,7 @@ pub enum Content {
     /// Zeros: never used, or erased.
     Empty,
     /// A record. Whether it is of one's own volume is for the reader to compare.
-    Record(Box<Record>),
+    Record(Box<SlotRecord>),
     /// Something that is ignored.
     Fault(SlotFault),
 }
@@ -238,7 +238,7 @@ fn ensure(ok: bool, field: &'static str, value: f64) -> Result<(), InvalidReport
 }
 
 /// Writes `record` down as a whole slot.
-pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
+pub fn encode(record: &SlotRecord) -> Result<Block, InvalidReport> {
     let Message { from, sequence, body, .. } = &record.message;
     let mut to = Block::ZERO;
     to.put(at::MAGIC.start, MAGIC);
@@ -277,7 +277,7 @@ pub fn decode(block: &Block, slot: SlotIndex) -> Content {
     }
 }
 
-fn record(from: &Block, slot: SlotIndex) -> Result<Record, SlotFault> {
+fn record(from: &Block, slot: SlotIndex) -> Result<SlotRecord, SlotFault> {
     // Magic and version stand where they stand in every version; the rest need not.
     let version = u32::from_le_bytes(from.get(at::VERSION));
     if version != VERSION {
@@ -300,7 +300,7 @@ fn record(from: &Block, slot: SlotIndex) -> Result<Record, SlotFault> {
     body.report.settings = settings(from);
     let sequence = Sequence(u64::from_le_bytes(from.get(at::SEQUENCE)));
     let message = Message::new(identity(from)?, sequence, body);
-    Ok(Record { volume: VolumeId(u64::from_le_bytes(from.get(at::VOLUME))), slot, message })
+    Ok(SlotRecord { volume: VolumeId(u64::from_le_bytes(from.get(at::VOLUME))), slot, message })
 }
 
 fn identity(from: &Block) -> Result<Identity, SlotFault> {

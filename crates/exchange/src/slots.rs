@@ -14,7 +14,7 @@ use crate::identity::{Identity, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::reach::ALL_EVERY;
 use crate::region::{Block, FileState, Image, Region, RegionFault, SlotIndex};
-use crate::slot::{self, Content, Record, SlotFault};
+use crate::slot::{self, Content, SlotFault, SlotRecord};
 use crate::table::Table;
 
 /// Settings of an exchange over slots.
@@ -268,7 +268,7 @@ impl SlotExchange {
         let slot = self.writable_slot()?;
         self.look_again(slot)?;
         self.sequence = self.sequence.next();
-        let record = Record {
+        let record = SlotRecord {
             volume: self.volume,
             slot,
             message: Message::new(self.me.clone(), self.sequence, publication.clone()),

@@ -12,7 +12,7 @@ use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::peers::Peers;
 use crate::region::{Region, SlotIndex};
-use crate::slot::Record;
+use crate::slot::SlotRecord;
 use crate::slots::{SlotExchange, SlotSettings};
 
 pub(crate) const PERIOD: Span = Span::from_millis(1_000);
@@ -81,8 +81,8 @@ pub(crate) fn live(peers: &Peers, now: Instant) -> Vec<Report> {
 }
 
 /// The record of the dump `slot/example.xxd`.
-pub(crate) fn example() -> Record {
-    Record {
+pub(crate) fn example() -> SlotRecord {
+    SlotRecord {
         volume: VolumeId::of("array-a"),
         slot: SlotIndex(3),
         message: message(identity("kvm-01", 0x18a9_6f2e_5c4d_3b2a), 42),

@@ -41,7 +41,7 @@ const SEND_LIMIT: Duration = Duration::from_millis(50);
 
 /// The hosts to which each period's datagram goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum UdpReach {
     /// The addresses of all hosts. The list may include our own.
     Peers(Vec<PeerAddress>),
     /// The multicast group whose address is the exchange's.
@@ -70,7 +70,7 @@ pub struct UdpSettings {
     /// Address of this host, or the multicast group.
     pub address: SocketAddr,
     /// The hosts to which each period's datagram goes.
-    pub reach: Reach,
+    pub reach: UdpReach,
     /// Source of the keys that sign and verify datagrams.
     pub keys: KeySource,
 }
@@ -104,8 +104,8 @@ impl UdpExchange {
     pub fn new(settings: UdpSettings) -> UdpExchange {
         let me = Identity { host: settings.host.clone(), incarnation: Incarnation::starting_now() };
         let peers = match &settings.reach {
-            Reach::Peers(peers) => peers.as_slice(),
-            Reach::Group { .. } => &[],
+            UdpReach::Peers(peers) => peers.as_slice(),
+            UdpReach::Group { .. } => &[],
         };
         let inbox = Inbox {
             members: Members::new(me.clone(), settings.volume),
@@ -143,8 +143,8 @@ impl UdpExchange {
         }
         if self.open.is_none() {
             let interface = match &self.settings.reach {
-                Reach::Peers(_) => None,
-                Reach::Group { interface } => Some(interface.as_str()),
+                UdpReach::Peers(_) => None,
+                UdpReach::Group { interface } => Some(interface.as_str()),
             };
             let socket = socket::open(self.settings.address, interface)
                 .map_err(|e| self.fault(format!("cannot bind: {e}")))?;
@@ -168,12 +168,12 @@ impl UdpExchange {
     /// Hosts that are heard and do not hear this one: how many, and the first of them.
     fn one_way(&self, members: &Members) -> (usize, Vec<OneWay>) {
         match self.settings.reach {
-            Reach::Peers(_) => {
+            UdpReach::Peers(_) => {
                 let to = self.to.addresses();
                 members.one_way(|from| to.contains(from))
             }
             // Every sender in the group is a peer.
-            Reach::Group { .. } => members.one_way(|_| true),
+            UdpReach::Group { .. } => members.one_way(|_| true),
         }
     }
 
@@ -210,8 +210,8 @@ impl UdpExchange {
         let mut sent = SendCount::default();
         let Some(open) = &self.open else { return sent };
         let addresses = match &self.settings.reach {
-            Reach::Peers(_) => self.to.addresses(),
-            Reach::Group { .. } => [self.settings.address].into(),
+            UdpReach::Peers(_) => self.to.addresses(),
+            UdpReach::Group { .. } => [self.settings.address].into(),
         };
         let begun = parda_awake::Instant::now();
         for to in addresses {
@@ -274,7 +274,7 @@ impl Exchange for UdpExchange {
         // Before it is sent: an answer may come at once.
         inbox.members.publish(mark);
         drop(inbox);
-        if let (Reach::Peers(_), Some(why)) = (&self.settings.reach, self.to.unknown()) {
+        if let (UdpReach::Peers(_), Some(why)) = (&self.settings.reach, self.to.unknown()) {
             return Err(self.fault(format!("no peer has an address: {why}")));
         }
         let sent = self.send(&bytes);
@@ -320,7 +320,7 @@ impl Exchange for UdpExchange {
     }
 
     fn silence(&self) -> Option<Silence> {
-        let Reach::Peers(peers) = &self.settings.reach else { return None };
+        let UdpReach::Peers(peers) = &self.settings.reach else { return None };
         let inbox = lock(&self.inbox);
         let rounds = inbox.members.alone_for()?;
         let why = self.silence_of(peers.len(), &inbox.members);
@@ -343,10 +343,10 @@ impl Exchange for UdpExchange {
 /// Reason why a socket cannot be opened for an exchange; `None` if it can. Any free port is bound: a running agent may have the
 /// exchange's own port.
 #[must_use]
-pub fn examine(address: SocketAddr, reach: &Reach) -> Option<String> {
+pub fn examine(address: SocketAddr, reach: &UdpReach) -> Option<String> {
     let interface = match reach {
-        Reach::Peers(_) => None,
-        Reach::Group { interface } => Some(interface.as_str()),
+        UdpReach::Peers(_) => None,
+        UdpReach::Group { interface } => Some(interface.as_str()),
     };
     let fault = socket::open(SocketAddr::new(address.ip(), 0), interface).err()?;
     Some(format!("cannot bind: {fault}"))

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use parda_api as api;
 use serde::Serialize;
 
-use crate::asked::Refusal;
+use crate::asked::ApiRefusal;
 
 /// Answer to a request that is refused.
 pub(crate) struct Refused(pub(crate) StatusCode, pub(crate) String);
@@ -16,13 +16,13 @@ impl From<StatusCode> for Refused {
     }
 }
 
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Refused {
+impl From<ApiRefusal> for Refused {
+    fn from(refusal: ApiRefusal) -> Refused {
         match refusal {
-            Refusal::NotFound(error) => Refused(StatusCode::NOT_FOUND, error),
-            Refusal::Invalid(error) => Refused(StatusCode::BAD_REQUEST, error),
-            Refusal::Conflict(error) => Refused(StatusCode::CONFLICT, error),
-            Refusal::Failed(error) => Refused(StatusCode::INTERNAL_SERVER_ERROR, error),
+            ApiRefusal::NotFound(error) => Refused(StatusCode::NOT_FOUND, error),
+            ApiRefusal::Invalid(error) => Refused(StatusCode::BAD_REQUEST, error),
+            ApiRefusal::Conflict(error) => Refused(StatusCode::CONFLICT, error),
+            ApiRefusal::Failed(error) => Refused(StatusCode::INTERNAL_SERVER_ERROR, error),
         }
     }
 }

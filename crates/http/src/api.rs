@@ -13,7 +13,7 @@ use utoipa::OpenApi;
 
 use self::change::{OVERRIDES, Paths, SETTINGS};
 use crate::answer::{Json, Refused};
-use crate::asked::Who;
+use crate::asked::Caller;
 use crate::guard;
 use crate::shared::Shared;
 use crate::who;
@@ -76,7 +76,7 @@ async fn description() -> impl IntoResponse {
 #[utoipa::path(get, path = "/api/v1/state", responses((status = 200, body = api::State)))]
 async fn state(
     State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Caller>,
 ) -> Result<impl IntoResponse, Refused> {
     let state = shared.state().await?;
     Ok(Json(api::State { role: who.role, ..api::State::clone(&state) }))

@@ -15,7 +15,7 @@ pub trait Agent: Changes + Disks + Send + Sync + 'static {
     ///
     /// # Errors
     /// There is no such volume, disk or host, or the answer would be too long.
-    fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal>;
+    fn history(&self, query: &api::HistoryQuery) -> Result<api::History, ApiRefusal>;
 
     /// Events that match a query.
     fn events(&self, query: api::EventsQuery) -> api::Events;
@@ -32,10 +32,10 @@ pub trait Changes {
     /// The volume, disk or setting does not exist, a value is wrong, or the change cannot be kept.
     fn set(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         change: &api::SettingsChange,
-        who: &Who,
-    ) -> Result<api::Changed, Refusal>;
+        who: &Caller,
+    ) -> Result<api::Changed, ApiRefusal>;
 
     /// Removes the live change of a setting, or of all, of a volume or disk.
     ///
@@ -43,10 +43,10 @@ pub trait Changes {
     /// The volume or disk does not exist, the setting was not changed, or the change cannot be kept.
     fn reset(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         setting: Option<&str>,
-        who: &Who,
-    ) -> Result<api::Changed, Refusal>;
+        who: &Caller,
+    ) -> Result<api::Changed, ApiRefusal>;
 }
 
 /// Changes of the disks that an agent serves.
@@ -59,8 +59,8 @@ pub trait Disks {
         &self,
         volume: &str,
         new: &api::NewDisk,
-        who: &Who,
-    ) -> Result<api::DiskDone, Refusal>;
+        who: &Caller,
+    ) -> Result<api::DiskDone, ApiRefusal>;
 
     /// Stops serving a disk. Its data stays as it is.
     ///
@@ -68,21 +68,26 @@ pub trait Disks {
     /// There is no such disk, it is the last one of its volume, or the change cannot be kept.
     fn remove_disk(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         keep: Option<api::Keep>,
-        who: &Who,
-    ) -> Result<api::DiskDone, Refusal>;
+        who: &Caller,
+    ) -> Result<api::DiskDone, ApiRefusal>;
 
     /// Drains all disks of a volume, so that they refuse new connections, or ends that.
     ///
     /// # Errors
     /// There is no such volume, or the change cannot be kept.
-    fn drain(&self, volume: &str, drain: &api::Drain, who: &Who) -> Result<api::Drained, Refusal>;
+    fn drain(
+        &self,
+        volume: &str,
+        drain: &api::Drain,
+        who: &Caller,
+    ) -> Result<api::Drained, ApiRefusal>;
 }
 
 /// The part of a volume that a change is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ChangeTarget {
     /// Name of the volume.
     pub volume: String,
     /// Part of the volume.
@@ -114,7 +119,7 @@ impl Of {
 
 /// Reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ApiRefusal {
     /// The request names a volume, disk or setting that does not exist.
     NotFound(String),
     /// The request is wrong.
@@ -136,7 +141,7 @@ pub struct Pages {
 
 /// Sender of a request, as far as the server can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct Caller {
     /// Name of a token, or the user of a process.
     pub name: String,
     /// Address of the sender, or `the unix socket`.

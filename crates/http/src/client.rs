@@ -26,7 +26,7 @@ const LARGEST: usize = 256 << 20;
 
 /// Address at which an agent answers.
 #[derive(Clone, Debug)]
-pub enum Server {
+pub enum AgentAddress {
     /// Path of a unix socket.
     Unix(PathBuf),
     /// `HOST:PORT`, in plain text.
@@ -35,19 +35,19 @@ pub enum Server {
     Tls(String, Connector),
 }
 
-impl std::fmt::Display for Server {
+impl std::fmt::Display for AgentAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Server::Unix(path) => write!(f, "{}", path.display()),
-            Server::Tcp(authority) => write!(f, "http://{authority}"),
-            Server::Tls(authority, _) => write!(f, "https://{authority}"),
+            AgentAddress::Unix(path) => write!(f, "{}", path.display()),
+            AgentAddress::Tcp(authority) => write!(f, "http://{authority}"),
+            AgentAddress::Tls(authority, _) => write!(f, "https://{authority}"),
         }
     }
 }
 
 /// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum HttpError {
     /// Nobody listens at the address.
     #[error("cannot ask: {0}")]
     Connect(io::Error),
@@ -67,17 +67,17 @@ pub enum AskError {
 /// # Errors
 /// There is no answer, or a refusal.
 pub fn ask(
-    server: &Server,
+    server: &AgentAddress,
     method: &str,
     path: &str,
     body: Option<&Value>,
     token: Option<&str>,
-) -> Result<Value, AskError> {
+) -> Result<Value, HttpError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(AskError::Connect)?;
+    let runtime = runtime.map_err(HttpError::Connect)?;
     let host = match server {
-        Server::Unix(_) => "localhost",
-        Server::Tcp(authority) | Server::Tls(authority, _) => authority,
+        AgentAddress::Unix(_) => "localhost",
+        AgentAddress::Tcp(authority) | AgentAddress::Tls(authority, _) => authority,
     };
     let mut request = Request::builder().method(method).uri(path).header(HOST, host);
     if let Some(token) = token {
@@ -91,44 +91,44 @@ pub fn ask(
     runtime.block_on(async {
         let answered = async {
             match server {
-                Server::Unix(socket) => {
+                AgentAddress::Unix(socket) => {
                     exchange(tokio::net::UnixStream::connect(socket).await, request).await
                 }
-                Server::Tcp(authority) => {
+                AgentAddress::Tcp(authority) => {
                     exchange(tokio::net::TcpStream::connect(authority).await, request).await
                 }
-                Server::Tls(authority, connector) => {
+                AgentAddress::Tls(authority, connector) => {
                     let (config, name) = connector.parts();
                     let stream = tokio::net::TcpStream::connect(authority).await;
-                    let stream = stream.map_err(AskError::Connect)?;
+                    let stream = stream.map_err(HttpError::Connect)?;
                     let stream = TlsConnector::from(config).connect(name, stream).await;
                     let stream =
-                        stream.map_err(|error| AskError::Answer(connector.explain(&error)))?;
+                        stream.map_err(|error| HttpError::Answer(connector.explain(&error)))?;
                     exchange(Ok(stream), request).await
                 }
             }
         };
         let patience = if method == "GET" { PATIENCE } else { PATIENCE_WITH_CHANGES };
         within(patience, answered).await.unwrap_or_else(|| {
-            Err(AskError::Answer(format!("none within {} s", patience.as_secs())))
+            Err(HttpError::Answer(format!("none within {} s", patience.as_secs())))
         })
     })
 }
 
-fn wrong(error: impl std::fmt::Display) -> AskError {
-    AskError::Answer(error.to_string())
+fn wrong(error: impl std::fmt::Display) -> HttpError {
+    HttpError::Answer(error.to_string())
 }
 
 async fn exchange(
     stream: io::Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
     request: Request<Body>,
-) -> Result<Value, AskError> {
-    let stream = TokioIo::new(stream.map_err(AskError::Connect)?);
+) -> Result<Value, HttpError> {
+    let stream = TokioIo::new(stream.map_err(HttpError::Connect)?);
     let (mut sender, connection) = http1::handshake(stream).await.map_err(wrong)?;
     tokio::spawn(connection);
     let answer = sender.send_request(request).await.map_err(|error| {
         if error.is_parse() || error.is_incomplete_message() {
-            return AskError::NotHttp(error.to_string());
+            return HttpError::NotHttp(error.to_string());
         }
         wrong(error)
     })?;
@@ -139,7 +139,7 @@ async fn exchange(
     }
     let problem: Result<parda_api::Problem, _> = serde_json::from_slice(&text);
     let error = problem.map_or_else(|_| format!("it answers {status}"), |problem| problem.error);
-    Err(AskError::Refused(status.as_u16(), error))
+    Err(HttpError::Refused(status.as_u16(), error))
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let _silent = UnixListener::bind(&path).unwrap();
-        let error = ask(&Server::Unix(path), "GET", "/api/v1/state", None, None).unwrap_err();
+        let error = ask(&AgentAddress::Unix(path), "GET", "/api/v1/state", None, None).unwrap_err();
         assert_eq!(error.to_string(), "no answer: none within 5 s");
     }
 }

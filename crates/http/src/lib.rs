@@ -43,7 +43,7 @@ use tokio_util::io::InspectReader;
 
 use connections::{Connections, Origin};
 
-pub use asked::{Agent, Changes, Disks, Of, Pages, Place, Refusal, Who};
+pub use asked::{Agent, ApiRefusal, Caller, ChangeTarget, Changes, Disks, Of, Pages};
 pub use axum::body::Bytes;
 use progress::{Progress, Step};
 pub use shared::FRESH;
@@ -67,7 +67,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Clients that can reach the server, by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ClientReach {
     /// Users who may open its unix socket.
     Unix,
     /// Programs of this host, browsers among them.
@@ -78,41 +78,41 @@ pub enum Reach {
     Tls,
 }
 
-fn router(agent: Arc<dyn Agent>, reach: Reach) -> Router {
+fn router(agent: Arc<dyn Agent>, reach: ClientReach) -> Router {
     let shared = shared::Shared::new(agent);
     let router = match reach {
-        Reach::Unix => pages::router().merge(api::router(&shared)),
-        Reach::Loopback => {
+        ClientReach::Unix => pages::router().merge(api::router(&shared)),
+        ClientReach::Loopback => {
             pages::router().merge(api::router(&shared)).layer(from_fn(guard::by_address))
         }
         // A page of another site has no token, and gets no certificate for its own name: `Host` need not be checked.
-        Reach::Tls => {
+        ClientReach::Tls => {
             let known = from_fn_with_state(shared.clone(), who::known_only);
             pages::looks().merge(api::router(&shared)).route_layer(known).merge(pages::open())
         }
-        Reach::Plain => pages::router().route("/api/{*path}", any(guard::without_tls)),
+        ClientReach::Plain => pages::router().route("/api/{*path}", any(guard::without_tls)),
     };
     router.with_state(shared)
 }
 
 /// A thread that serves HTTP until it is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerThread {
     stop: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl ServerThread {
     /// Serves at a bound socket.
     ///
     /// # Errors
     /// The socket cannot be watched, or there is no thread to be had.
     pub fn start(
-        listener: Listener,
+        listener: HttpListener,
         tls: Option<Arc<Acceptor>>,
         agent: Arc<dyn Agent>,
-        reach: Reach,
-    ) -> io::Result<Server> {
+        reach: ClientReach,
+    ) -> io::Result<ServerThread> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(ASKED)
@@ -133,11 +133,11 @@ impl Server {
             // A call of the agent that hangs delays neither a reload nor the end.
             runtime.shutdown_background();
         })?;
-        Ok(Server { stop, thread: Some(thread) })
+        Ok(ServerThread { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -148,26 +148,26 @@ impl Drop for Server {
 
 /// A socket at which a server listens.
 #[derive(Debug)]
-pub enum Listener<U = UnixListener, T = TcpListener> {
+pub enum HttpListener<U = UnixListener, T = TcpListener> {
     /// A unix socket that listens.
     Unix(U),
     /// A TCP socket that listens.
     Tcp(T),
 }
 
-type Watched = Listener<tokio::net::UnixListener, tokio::net::TcpListener>;
+type Watched = HttpListener<tokio::net::UnixListener, tokio::net::TcpListener>;
 
-impl Listener {
+impl HttpListener {
     /// The listener, watched by the runtime that is entered.
     fn watched(self) -> io::Result<Watched> {
         Ok(match self {
-            Listener::Unix(listener) => {
+            HttpListener::Unix(listener) => {
                 listener.set_nonblocking(true)?;
-                Listener::Unix(tokio::net::UnixListener::from_std(listener)?)
+                HttpListener::Unix(tokio::net::UnixListener::from_std(listener)?)
             }
-            Listener::Tcp(listener) => {
+            HttpListener::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
-                Listener::Tcp(tokio::net::TcpListener::from_std(listener)?)
+                HttpListener::Tcp(tokio::net::TcpListener::from_std(listener)?)
             }
         })
     }
@@ -180,13 +180,13 @@ impl Watched {
             let progress = Progress::default();
             let (router, sent) = (router.clone(), progress.clone());
             let accepted = match self {
-                Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
+                HttpListener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
                     let who = stream.peer_cred().ok();
                     let origin = Origin::Process(who.and_then(|who| who.pid()));
                     let peer = Peer::Unix(who.map(|who| who.uid()));
                     (origin, tokio::spawn(patiently(answer(stream, peer, router, sent))))
                 }),
-                Listener::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
+                HttpListener::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
                     let peer = Peer::Tcp(Some(from));
                     let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.config()));
                     let served = async move {

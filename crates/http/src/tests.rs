@@ -38,8 +38,8 @@ impl Agent for Stub {
         }
     }
 
-    fn history(&self, query: &parda_api::HistoryQuery) -> Result<parda_api::History, Refusal> {
-        Err(Refusal::NotFound(format!("volume {:?}: there is none", query.volume)))
+    fn history(&self, query: &parda_api::HistoryQuery) -> Result<parda_api::History, ApiRefusal> {
+        Err(ApiRefusal::NotFound(format!("volume {:?}: there is none", query.volume)))
     }
 
     fn events(&self, query: parda_api::EventsQuery) -> parda_api::Events {
@@ -61,11 +61,11 @@ impl Agent for Stub {
 impl Changes for Stub {
     fn set(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         change: &parda_api::SettingsChange,
-        who: &Who,
-    ) -> Result<parda_api::Changed, Refusal> {
-        Err(Refusal::Conflict(format!(
+        who: &Caller,
+    ) -> Result<parda_api::Changed, ApiRefusal> {
+        Err(ApiRefusal::Conflict(format!(
             "{} {:?} {:?} {}",
             place.volume, place.of, change.keep, who.name
         )))
@@ -73,11 +73,11 @@ impl Changes for Stub {
 
     fn reset(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         setting: Option<&str>,
-        _: &Who,
-    ) -> Result<parda_api::Changed, Refusal> {
-        Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.of)))
+        _: &Caller,
+    ) -> Result<parda_api::Changed, ApiRefusal> {
+        Err(ApiRefusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.of)))
     }
 }
 
@@ -86,27 +86,27 @@ impl Disks for Stub {
         &self,
         volume: &str,
         new: &parda_api::NewDisk,
-        who: &Who,
-    ) -> Result<parda_api::DiskDone, Refusal> {
-        Err(Refusal::Conflict(format!("{volume} {:?} {}", new.disk, who.name)))
+        who: &Caller,
+    ) -> Result<parda_api::DiskDone, ApiRefusal> {
+        Err(ApiRefusal::Conflict(format!("{volume} {:?} {}", new.disk, who.name)))
     }
 
     fn remove_disk(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         keep: Option<parda_api::Keep>,
-        _: &Who,
-    ) -> Result<parda_api::DiskDone, Refusal> {
-        Err(Refusal::Conflict(format!("{} {:?} {keep:?}", place.volume, place.of)))
+        _: &Caller,
+    ) -> Result<parda_api::DiskDone, ApiRefusal> {
+        Err(ApiRefusal::Conflict(format!("{} {:?} {keep:?}", place.volume, place.of)))
     }
 
     fn drain(
         &self,
         volume: &str,
         drain: &parda_api::Drain,
-        _: &Who,
-    ) -> Result<parda_api::Drained, Refusal> {
-        Err(Refusal::Conflict(format!("{volume} {} {:?}", drain.drain, drain.keep)))
+        _: &Caller,
+    ) -> Result<parda_api::Drained, ApiRefusal> {
+        Err(ApiRefusal::Conflict(format!("{volume} {} {:?}", drain.drain, drain.keep)))
     }
 }
 
@@ -114,7 +114,7 @@ impl Disks for Stub {
 struct Served {
     dir: tempfile::TempDir,
     looks: Arc<AtomicUsize>,
-    _server: Server,
+    _server: ServerThread,
 }
 
 impl Served {
@@ -122,12 +122,18 @@ impl Served {
         let dir = tempfile::tempdir().unwrap();
         let looks = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looks);
-        Served::with(Stub { looks: counted, lacking: "" }, Reach::Unix, dir, looks)
+        Served::with(Stub { looks: counted, lacking: "" }, ClientReach::Unix, dir, looks)
     }
 
-    fn with(stub: Stub, reach: Reach, dir: tempfile::TempDir, looks: Arc<AtomicUsize>) -> Served {
+    fn with(
+        stub: Stub,
+        reach: ClientReach,
+        dir: tempfile::TempDir,
+        looks: Arc<AtomicUsize>,
+    ) -> Served {
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-        let server = Server::start(Listener::Unix(listener), None, Arc::new(stub), reach).unwrap();
+        let server =
+            ServerThread::start(HttpListener::Unix(listener), None, Arc::new(stub), reach).unwrap();
         Served { dir, looks, _server: server }
     }
 
@@ -240,7 +246,7 @@ fn a_slow_connection_is_closed() {
         let (_client, server) = tokio::io::duplex(64);
         let began = tokio::time::Instant::now();
         let looks = Arc::default();
-        let router = router(Arc::new(Stub { looks, lacking: "" }), Reach::Unix);
+        let router = router(Arc::new(Stub { looks, lacking: "" }), ClientReach::Unix);
         patiently(answer(server, Peer::Unix(None), router, Progress::default())).await;
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
     });
@@ -250,7 +256,7 @@ fn a_slow_connection_is_closed() {
 fn what_is_not_served_is_said_with_503() {
     let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
     let stub = Stub { looks: Arc::clone(&looks), lacking: "disk vm is waiting\n" };
-    let answer = Served::with(stub, Reach::Unix, dir, looks).get("/readyz");
+    let answer = Served::with(stub, ClientReach::Unix, dir, looks).get("/readyz");
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.ends_with("\r\n\r\ndisk vm is waiting\n"), "{answer}");
 }
@@ -305,7 +311,7 @@ fn the_description_has_every_path_and_no_loose_end() {
 fn other_hosts_get_no_more_than_metrics_without_tls() {
     let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
     let stub = Stub { looks: Arc::clone(&looks), lacking: "" };
-    let served = Served::with(stub, Reach::Plain, dir, looks);
+    let served = Served::with(stub, ClientReach::Plain, dir, looks);
     assert!(served.get("/metrics").starts_with("HTTP/1.1 200"));
     assert!(served.get("/api/v1/state").starts_with("HTTP/1.1 403"));
 }
@@ -314,7 +320,7 @@ fn other_hosts_get_no_more_than_metrics_without_tls() {
 fn a_page_of_another_site_gets_nothing_at_loopback() {
     let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
     let stub = Stub { looks: Arc::clone(&looks), lacking: "" };
-    let served = Served::with(stub, Reach::Loopback, dir, looks);
+    let served = Served::with(stub, ClientReach::Loopback, dir, looks);
     let ask = |path: &str, host: &str| {
         served.ask(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"))
     };
@@ -351,12 +357,12 @@ fn the_dashboard_is_there_and_runs_no_script_but_its_own() {
 }
 
 /// A PATCH of a disk with these headers.
-fn patched(reach: Reach, headers: &str, body: &str) -> String {
+fn patched(reach: ClientReach, headers: &str, body: &str) -> String {
     asked(reach, "PATCH", "/api/v1/volumes/a%20b/disks/c%2Fd", headers, body)
 }
 
 /// A server at loopback or a unix socket, and the answer to a request with these headers.
-fn asked(reach: Reach, method: &str, path: &str, headers: &str, body: &str) -> String {
+fn asked(reach: ClientReach, method: &str, path: &str, headers: &str, body: &str) -> String {
     let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -366,10 +372,11 @@ fn asked(reach: Reach, method: &str, path: &str, headers: &str, body: &str) -> S
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    if reach == Reach::Unix {
+    if reach == ClientReach::Unix {
         return Served::with(stub, reach, dir, looks).ask(&head);
     }
-    let _server = Server::start(Listener::Tcp(listener), None, Arc::new(stub), reach).unwrap();
+    let _server =
+        ServerThread::start(HttpListener::Tcp(listener), None, Arc::new(stub), reach).unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     // The server may close before all was sent.
     let _ = stream.write_all(head.as_bytes());
@@ -382,7 +389,7 @@ const JSON: &str = "content-type: application/json\r\n";
 #[test]
 fn a_change_takes_the_role_write() {
     let body = r#"{"shares": 2000, "keep": "until_restart"}"#;
-    let with = |token: &str| patched(Reach::Loopback, &format!("{JSON}{token}"), body);
+    let with = |token: &str| patched(ClientReach::Loopback, &format!("{JSON}{token}"), body);
     for (token, code) in [
         ("", 401),
         ("authorization: Bearer nonsense\r\n", 401),
@@ -397,28 +404,31 @@ fn a_change_takes_the_role_write() {
     }
     let told = r#"{"error":"a b Disk(\"c/d\") Some(UntilRestart) ops"}"#;
     assert!(with("authorization: bearer turn\r\n").ends_with(told));
-    assert!(patched(Reach::Unix, JSON, body).starts_with("HTTP/1.1 409"));
-    let plain = patched(Reach::Plain, &format!("{JSON}authorization: Bearer turn\r\n"), body);
+    assert!(patched(ClientReach::Unix, JSON, body).starts_with("HTTP/1.1 409"));
+    let plain = patched(ClientReach::Plain, &format!("{JSON}authorization: Bearer turn\r\n"), body);
     assert!(plain.starts_with("HTTP/1.1 403"), "{plain}");
 }
 
 #[test]
 fn what_a_page_of_another_site_may_send_changes_nothing() {
     let token = "authorization: Bearer turn\r\n";
-    let origin =
-        patched(Reach::Loopback, &format!("{JSON}{token}origin: http://evil.example\r\n"), "{}");
+    let origin = patched(
+        ClientReach::Loopback,
+        &format!("{JSON}{token}origin: http://evil.example\r\n"),
+        "{}",
+    );
     assert!(origin.starts_with("HTTP/1.1 403"), "{origin}");
     let form = format!("content-type: text/plain\r\n{token}");
-    let form = patched(Reach::Loopback, &form, r#"{"shares": 1}"#);
+    let form = patched(ClientReach::Loopback, &form, r#"{"shares": 1}"#);
     assert!(form.starts_with("HTTP/1.1 415"), "{form}");
 }
 
 #[test]
 fn a_body_that_is_too_large_or_no_object_is_refused() {
     let large = format!(r#"{{"shares": "{}"}}"#, "1".repeat(65 << 10));
-    assert!(patched(Reach::Unix, JSON, &large).starts_with("HTTP/1.1 413"));
+    assert!(patched(ClientReach::Unix, JSON, &large).starts_with("HTTP/1.1 413"));
     for body in ["", "[]", "{", "7", r#"{"keep": "for ever"}"#] {
-        let answer = patched(Reach::Unix, JSON, body);
+        let answer = patched(ClientReach::Unix, JSON, body);
         assert!(answer.starts_with("HTTP/1.1 400"), "{body}: {answer}");
     }
 }
@@ -427,7 +437,7 @@ fn a_body_that_is_too_large_or_no_object_is_refused() {
 fn a_disk_is_added_by_who_may_name_files_and_removed_by_who_may_change() {
     let ask = |method: &str, path: &str, token: &str, body: &str| {
         let headers = format!("{JSON}authorization: Bearer {token}\r\n");
-        asked(Reach::Loopback, method, &format!("/api/v1/volumes/a/{path}"), &headers, body)
+        asked(ClientReach::Loopback, method, &format!("/api/v1/volumes/a/{path}"), &headers, body)
     };
     let disk = r#"{"name": "d", "path": "/etc/shadow", "listen": "unix:s"}"#;
     for (token, code) in [("look", "403"), ("turn", "403"), ("nobody", "401")] {

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use parda_api::Role;
 
 use crate::answer::Refused;
-use crate::asked::Who;
+use crate::asked::Caller;
 use crate::shared::Shared;
 
 /// The other end of a connection.
@@ -29,7 +29,7 @@ pub(crate) async fn identify(
 ) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let who = match peer.unwrap_or(Peer::Tcp(None)) {
-        Peer::Unix(uid) => Who {
+        Peer::Unix(uid) => Caller {
             name: uid.map_or("a user".to_owned(), |uid| format!("uid {uid}")),
             at: "the unix socket".to_owned(),
             role: Role::Admin,
@@ -37,8 +37,8 @@ pub(crate) async fn identify(
         Peer::Tcp(address) => {
             let at = address.map_or("TCP".to_owned(), |address| address.to_string());
             match token(request.headers()).map(|secret| shared.agent.who(secret)) {
-                None => Who { name: "nobody".to_owned(), at, role: Role::Read },
-                Some(Some((name, role))) => Who { name, at, role },
+                None => Caller { name: "nobody".to_owned(), at, role: Role::Read },
+                Some(Some((name, role))) => Caller { name, at, role },
                 Some(None) => {
                     tracing::warn!(from = at, "a request with an unknown token was refused");
                     return unauthorized("the token is not known");
@@ -76,12 +76,12 @@ fn unauthorized(message: &str) -> Response {
 
 /// Refuses requests without these rights.
 pub(crate) async fn at_least(State(least): State<Role>, request: Request, next: Next) -> Response {
-    let who = request.extensions().get::<Who>();
+    let who = request.extensions().get::<Caller>();
     let needed = if least == Role::Admin { "admin" } else { "write" };
     match who {
-        Some(Who { role, .. }) if *role >= least => next.run(request).await,
+        Some(Caller { role, .. }) if *role >= least => next.run(request).await,
         // A sender without the right that has a token needs another token.
-        Some(Who { name, .. }) if token(request.headers()).is_some() => {
+        Some(Caller { name, .. }) if token(request.headers()).is_some() => {
             let message = format!("token {name}: this takes one with the role {needed}");
             Refused(StatusCode::FORBIDDEN, message).into_response()
         }

@@ -16,7 +16,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::objects::{Reduced, key};
-use crate::settings::{Answer, Objects};
+use crate::settings::{Objects, PodSettings};
 
 /// Time in which changes gather before they are taken over as one.
 const GATHER: Duration = Duration::from_secs(1);
@@ -66,14 +66,17 @@ pub enum FollowError {
 ///
 /// # Errors
 /// The API server is not known. The function never returns otherwise.
-pub fn follow(node: &Node, take: impl FnMut(&Answer) -> bool) -> Result<Infallible, FollowError> {
+pub fn follow(
+    node: &Node,
+    take: impl FnMut(&PodSettings) -> bool,
+) -> Result<Infallible, FollowError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(following(node, take))
 }
 
 async fn following(
     node: &Node,
-    mut take: impl FnMut(&Answer) -> bool,
+    mut take: impl FnMut(&PodSettings) -> bool,
 ) -> Result<Infallible, FollowError> {
     let config = kube::Config::infer().await.map_err(|error| FollowError::Config(chain(&error)))?;
     tracing::info!(node = node.name, "following the pods of this node by {}", config.cluster_url);
@@ -152,14 +155,14 @@ impl Watches {
         (each.iter().any(|(changed, _)| *changed), each.iter().all(|(_, known)| *known))
     }
 
-    fn answer(&self, only: &[String]) -> Answer {
+    fn answer(&self, only: &[String]) -> PodSettings {
         let objects = Objects {
             pods: &self.pods.kept,
             claims: &self.claims.kept,
             attributes: &self.attributes.kept,
             storage: &self.storage.kept,
         };
-        Answer::of(&objects, only)
+        PodSettings::of(&objects, only)
     }
 }
 

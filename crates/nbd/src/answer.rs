@@ -19,7 +19,7 @@ const SPARE_PIECES: u64 = 256;
 
 /// Reply to one request, as far as it has arrived. Its memory is bounded whatever the server sends.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ReplyParts {
     expected: Expected,
     /// Ranges within the request that were covered: in order, none empty, none touching another.
     covered: Vec<(u64, u64)>,
@@ -29,7 +29,7 @@ pub struct Answer {
     error: Option<Failure>,
 }
 
-impl Answer {
+impl ReplyParts {
     /// The reply to a request of which nothing has arrived.
     #[must_use]
     pub fn new(expected: Expected) -> Self {
@@ -130,8 +130,8 @@ mod tests {
         Reply::Data { extent, last: false }
     }
 
-    fn read(len: u64) -> Answer {
-        Answer::new(Expected::Data(Extent { offset: BASE, len }))
+    fn read(len: u64) -> ReplyParts {
+        ReplyParts::new(Expected::Data(Extent { offset: BASE, len }))
     }
 
     proptest! {
@@ -169,7 +169,7 @@ mod tests {
         let taken = (0..4096).take_while(|i| joined.take(&data(*i, i + 1)).is_ok());
         assert_eq!(taken.count() as u64, 4096 / 512 + SPARE_PIECES);
         let error = Reply::Error { errno: Errno::Io, message: "x".into(), at: None, last: false };
-        let mut errors = Answer::new(Expected::Outcome);
+        let mut errors = ReplyParts::new(Expected::Outcome);
         assert_eq!((0..u32::MAX).take_while(|_| errors.take(&error).is_ok()).count(), 256);
     }
 

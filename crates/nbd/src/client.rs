@@ -13,7 +13,7 @@ use crate::wire::{
     option,
 };
 
-pub use reply::{Expected, Head, Reply, ReplyError, reply};
+pub use reply::{Expected, Reply, ReplyError, ReplyHead, reply};
 
 /// Terms that client and server agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

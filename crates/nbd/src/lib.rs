@@ -28,5 +28,5 @@ pub mod wire;
 
 pub use error::ProtocolError;
 pub use export::Export;
-pub use validate::{Refusal, Terms};
+pub use validate::{RequestRefusal, Terms};
 pub use wire::{Cookie, Framing, TransmissionFlags};

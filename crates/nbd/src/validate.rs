@@ -17,15 +17,15 @@ pub struct Terms {
 /// A request that did not pass: what to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{errno}: {reason}")]
-pub struct Refusal {
+pub struct RequestRefusal {
     /// The error to send.
     pub errno: Errno,
     /// Why, for people; sent along where replies come in chunks.
     pub reason: &'static str,
 }
 
-fn refuse(errno: Errno, reason: &'static str) -> Result<Op, Refusal> {
-    Err(Refusal { errno, reason })
+fn refuse(errno: Errno, reason: &'static str) -> Result<Op, RequestRefusal> {
+    Err(RequestRefusal { errno, reason })
 }
 
 /// Judges a request. The caller handles `NBD_CMD_DISC`, which has neither range nor reply.
@@ -34,7 +34,7 @@ fn refuse(errno: Errno, reason: &'static str) -> Result<Op, Refusal> {
 ///
 /// # Errors
 /// The refusal to answer with, chosen as the spec says under "Error values" and "Request types".
-pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op, Refusal> {
+pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op, RequestRefusal> {
     let extent = header.extent;
     let flag = |flag| header.flags & flag != 0;
     let fua = flag(command_flag::FUA);
@@ -77,7 +77,7 @@ pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op
 }
 
 /// The answer to a request that the disk cannot take.
-fn refusal(fault: Fault, header: &RequestHeader) -> Refusal {
+fn refusal(fault: Fault, header: &RequestHeader) -> RequestRefusal {
     let errno = match fault {
         Fault::ReadOnly => Errno::Perm,
         // The spec keeps EOVERFLOW for reads that must not be fragmented.
@@ -88,5 +88,5 @@ fn refusal(fault: Fault, header: &RequestHeader) -> Refusal {
         }
         Fault::Empty | Fault::TooLong | Fault::BeyondEnd | Fault::Unaligned => Errno::Inval,
     };
-    Refusal { errno, reason: fault.reason() }
+    RequestRefusal { errno, reason: fault.reason() }
 }

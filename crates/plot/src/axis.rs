@@ -5,7 +5,7 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 
-use crate::figure::{Across, Figure, Panel, Series, drawable, extent};
+use crate::figure::{Across, Figure, Panel, PlotSeries, drawable, extent};
 use crate::number::{brief, number};
 
 /// An axis: a range, linear or logarithmic, and its ticks.
@@ -77,7 +77,7 @@ impl Axis {
         }
         let log = matches!(figure.across, Across::Log(_));
         let all = || figure.panels.iter().flat_map(|p| &p.series);
-        let place = |series: &Series| series.data.values().into_iter().map(|(x, _)| x);
+        let place = |series: &PlotSeries| series.data.values().into_iter().map(|(x, _)| x);
         let spans = figure.spans.iter().flat_map(|(_, from, to)| [*from, *to]);
         let uprights = figure.uprights.iter().map(|(_, at)| *at);
         let others = spans.chain(uprights);

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::Axis;
-use crate::figure::{Across, Data, Figure, Level, Panel, Series};
+use crate::figure::{Across, Figure, Level, Panel, PlotSeries, SeriesData};
 use crate::page::{clean, escaped};
 
 /// All lengths are tenths of a CSS pixel, as `plotters` draws in whole numbers.
@@ -104,7 +104,7 @@ struct Draw<'a> {
 /// What a name in the legend is of.
 enum Entry<'a> {
     /// Data, and the place of its name among the series.
-    Data(&'a Data, usize),
+    Data(&'a SeriesData, usize),
     Hollow(RGBColor),
     /// Dashes of this length.
     Dashes(i32),
@@ -114,7 +114,7 @@ impl<'a> Draw<'a> {
     fn new(figure: &'a Figure) -> Draw<'a> {
         let mut names: Vec<&str> = Vec::new();
         for series in figure.panels.iter().flat_map(|p| &p.series) {
-            let styled = !matches!(series.data, Data::Band(_));
+            let styled = !matches!(series.data, SeriesData::Band(_));
             if styled && !names.contains(&series.name.as_str()) {
                 names.push(&series.name);
             }
@@ -179,10 +179,10 @@ impl<'a> Draw<'a> {
                     hollow(colour, middle).iter().try_for_each(|ring| area.draw(ring))?;
                 }
                 Entry::Data(data, place) => match data {
-                    Data::Bars(_) => area.draw(&block(colour(place).into()))?,
-                    Data::Band(_) => area.draw(&block(BAND))?,
+                    SeriesData::Bars(_) => area.draw(&block(colour(place).into()))?,
+                    SeriesData::Band(_) => area.draw(&block(BAND))?,
                     _ => {
-                        if matches!(data, Data::Line(_)) {
+                        if matches!(data, SeriesData::Line(_)) {
                             area.draw(&PathElement::new([from, to], stroke(colour(place), 17)))?;
                         }
                         area.draw(&mark(place, middle))?;
@@ -201,9 +201,11 @@ impl<'a> Draw<'a> {
     /// Names in the legend, each once: of data, of hollow marks, of lines.
     fn legend(&self) -> Vec<(String, Entry<'a>)> {
         let Figure { panels, reference, uprights, .. } = self.figure;
-        let (paper, ours): (Vec<&Series>, Vec<&Series>) =
-            panels.iter().flat_map(|p| &p.series).partition(|s| matches!(s.data, Data::Paper(_)));
-        let data = ours.iter().filter(|s| !matches!(s.data, Data::Whiskers(_)));
+        let (paper, ours): (Vec<&PlotSeries>, Vec<&PlotSeries>) = panels
+            .iter()
+            .flat_map(|p| &p.series)
+            .partition(|s| matches!(s.data, SeriesData::Paper(_)));
+        let data = ours.iter().filter(|s| !matches!(s.data, SeriesData::Whiskers(_)));
         let data = data.map(|s| (s.name.clone(), Entry::Data(&s.data, self.place(&s.name))));
         let paper = paper.iter().map(|s| match ours.iter().any(|ours| ours.name == s.name) {
             true => (format!("{reference} (hollow)"), Entry::Hollow(FAINT)),
@@ -281,14 +283,14 @@ impl<'a> Draw<'a> {
         self.names.iter().position(|n| *n == name).unwrap_or(0)
     }
 
-    fn series(&self, area: &Area, panel: &Panel, series: &Series, up: &Axis) -> Drawn {
+    fn series(&self, area: &Area, panel: &Panel, series: &PlotSeries, up: &Axis) -> Drawn {
         let mut chart = self.chart(area, self.across.clone(), up)?;
         let at = |&(x, y): &(f64, f64)| self.across.at(x).zip(up.at(y));
         let ends = |&(x, low, high): &(f64, f64, f64)| Some((at(&(x, low))?, at(&(x, high))?));
         let (place, bar) = (self.place(&series.name), panel.bar(&series.name));
         let (colour, (shift, half)) = (colour(place), bar.unwrap_or_default());
         match &series.data {
-            Data::Line(points) => {
+            SeriesData::Line(points) => {
                 let points: Vec<Option<(f64, f64)>> = points.iter().map(at).collect();
                 for run in points.split(Option::is_none) {
                     let run: Vec<(f64, f64)> = run.iter().copied().flatten().collect();
@@ -303,23 +305,23 @@ impl<'a> Draw<'a> {
                     }
                 }
             }
-            Data::Marks(points) => {
+            SeriesData::Marks(points) => {
                 chart.draw_series(points.iter().filter_map(at).map(|at| mark(place, at)))?;
             }
-            Data::Paper(points) => {
+            SeriesData::Paper(points) => {
                 // On a bar of its own colour a mark would be lost.
                 let colour = if bar.is_some() { INK } else { colour };
                 let points = points.iter().filter_map(at);
                 chart.draw_series(points.flat_map(|(x, y)| hollow(colour, (x + shift, y))))?;
             }
-            Data::Bars(points) => {
+            SeriesData::Bars(points) => {
                 let bar = |(x, y)| {
                     let (left, right) = (x + shift - half, x + shift + half);
                     Rectangle::new([(left, up.low.max(0.0)), (right, y)], colour.filled())
                 };
                 chart.draw_series(points.iter().filter_map(at).map(bar))?;
             }
-            Data::Band(points) => {
+            SeriesData::Band(points) => {
                 let points: Vec<_> = points.iter().map(ends).collect();
                 for run in points.split(Option::is_none) {
                     let there = run.iter().flatten().map(|(low, _)| *low);
@@ -328,7 +330,7 @@ impl<'a> Draw<'a> {
                     chart.draw_series([Polygon::new(outline, BAND)])?;
                 }
             }
-            Data::Whiskers(points) => {
+            SeriesData::Whiskers(points) => {
                 let ends: Vec<_> = points.iter().filter_map(ends).collect();
                 let style = stroke(colour, 12);
                 let caps = ends.iter().flat_map(|(low, high)| [*low, *high]);
@@ -379,7 +381,7 @@ impl<'a> Draw<'a> {
 impl Panel {
     /// Offset of a series' bars from their place, and half their width.
     fn bar(&self, name: &str) -> Option<(f64, f64)> {
-        let bars = self.series.iter().filter(|s| matches!(s.data, Data::Bars(_)));
+        let bars = self.series.iter().filter(|s| matches!(s.data, SeriesData::Bars(_)));
         let names: Vec<&str> = bars.map(|s| s.name.as_str()).collect();
         let wide = 0.78 / names.len() as f64;
         let place = names.iter().position(|n| *n == name)? as f64;

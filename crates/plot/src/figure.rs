@@ -52,7 +52,7 @@ pub struct Panel {
     /// Unit of the values. May be empty.
     pub unit: String,
     /// Data series of the panel.
-    pub series: Vec<Series>,
+    pub series: Vec<PlotSeries>,
     /// Dashed horizontal lines, such as thresholds.
     pub levels: Vec<Level>,
     /// Labels of points: place, value and a word.
@@ -63,11 +63,11 @@ pub struct Panel {
 
 /// Data of one name. In all panels, one name has one colour and one kind of mark.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series {
+pub struct PlotSeries {
     /// Name in the legend.
     pub name: String,
     /// Values, and the form in which they are drawn.
-    pub data: Data,
+    pub data: SeriesData,
 }
 
 /// A dashed horizontal line.
@@ -86,7 +86,7 @@ macro_rules! data {
     ($($add:ident $form:ident($point:ty): $what:literal;)+) => {
         /// Data and how it is drawn. The first number is the place on the common axis.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum Data {
+        pub enum SeriesData {
             $(#[doc = $what] $form(Vec<$point>),)+
         }
 
@@ -95,7 +95,7 @@ macro_rules! data {
                 #[doc = concat!("Adds a series: ", $what)]
                 #[must_use]
                 pub fn $add(mut self, name: impl Into<String>, data: impl Into<Vec<$point>>) -> Panel {
-                    self.series.push(Series { name: name.into(), data: Data::$form(data.into()) });
+                    self.series.push(PlotSeries { name: name.into(), data: SeriesData::$form(data.into()) });
                     self
                 }
             )+
@@ -155,7 +155,8 @@ impl Figure {
     #[must_use]
     pub fn digest(mut self, most: usize, what: &str) -> Figure {
         for panel in &mut self.panels {
-            let lines = panel.series.iter().filter(|s| matches!(s.data, Data::Line(_))).count();
+            let lines =
+                panel.series.iter().filter(|s| matches!(s.data, SeriesData::Line(_))).count();
             if lines > most {
                 digest(panel, &format!("mean of {lines} {what}"));
             }
@@ -178,7 +179,7 @@ fn digest(panel: &mut Panel, name: &str) {
     // Places are told apart by their bits: they are not negative, so bits are in the order of the numbers.
     let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     panel.series.retain(|series| {
-        let Data::Line(points) = &series.data else { return true };
+        let SeriesData::Line(points) = &series.data else { return true };
         for (x, y) in points {
             at.entry(x.max(0.0).to_bits()).or_default().extend(drawable(*y));
         }
@@ -189,8 +190,11 @@ fn digest(panel: &mut Panel, name: &str) {
     let band = at.iter().map(|(x, ys)| (f64::from_bits(*x), of(ys, f64::min), of(ys, f64::max)));
     let mean = |ys: &[f64]| ys.iter().sum::<f64>() / ys.len() as f64;
     let line = at.iter().map(|(x, ys)| (f64::from_bits(*x), mean(ys)));
-    let both = [("least to most", Data::Band(band.collect())), (name, Data::Line(line.collect()))];
-    let both = both.map(|(name, data)| Series { name: name.to_owned(), data });
+    let both = [
+        ("least to most", SeriesData::Band(band.collect())),
+        (name, SeriesData::Line(line.collect())),
+    ];
+    let both = both.map(|(name, data)| PlotSeries { name: name.to_owned(), data });
     panel.series.splice(0..0, both);
 }
 
@@ -217,7 +221,7 @@ impl Panel {
 
     fn words(&self, reference: &str) -> String {
         // Whiskers belong to series that are described already.
-        let all = self.series.iter().filter(|s| !matches!(s.data, Data::Whiskers(_)));
+        let all = self.series.iter().filter(|s| !matches!(s.data, SeriesData::Whiskers(_)));
         let mut parts: Vec<String> = all.map(|series| series.words(reference)).collect();
         if parts.len() > MOST {
             let more = format!("and {} more", parts.len() - MOST);
@@ -232,10 +236,10 @@ impl Panel {
     }
 }
 
-impl Series {
+impl PlotSeries {
     fn words(&self, reference: &str) -> String {
         let source = match self.data {
-            Data::Paper(_) => format!(" ({reference})"),
+            SeriesData::Paper(_) => format!(" ({reference})"),
             _ => String::new(),
         };
         let range = match extent(self.data.values().into_iter().map(|(_, y)| y)) {
@@ -247,7 +251,7 @@ impl Series {
     }
 }
 
-impl Data {
+impl SeriesData {
     /// Whether the data has anything to draw.
     pub fn is_some(&self) -> bool {
         !self.values().is_empty()
@@ -256,10 +260,11 @@ impl Data {
     /// Positions and values that can be drawn.
     pub(crate) fn values(&self) -> Vec<(f64, f64)> {
         let mut all: Vec<(f64, f64)> = match self {
-            Data::Line(points) | Data::Marks(points) | Data::Bars(points) | Data::Paper(points) => {
-                points.clone()
-            }
-            Data::Band(points) | Data::Whiskers(points) => {
+            SeriesData::Line(points)
+            | SeriesData::Marks(points)
+            | SeriesData::Bars(points)
+            | SeriesData::Paper(points) => points.clone(),
+            SeriesData::Band(points) | SeriesData::Whiskers(points) => {
                 points.iter().flat_map(|&(x, low, high)| [(x, low), (x, high)]).collect()
             }
         };

@@ -19,6 +19,6 @@ mod figure;
 mod number;
 mod page;
 
-pub use figure::{Across, Data, Figure, Level, Panel, Series};
+pub use figure::{Across, Figure, Level, Panel, PlotSeries, SeriesData};
 pub use number::{brief, number};
-pub use page::{Part, html};
+pub use page::{PagePart, html};

@@ -6,7 +6,7 @@ const STYLE: &str = include_str!("page.css");
 
 /// A part of a page.
 #[derive(Clone, Debug)]
-pub enum Part<'a> {
+pub enum PagePart<'a> {
     /// Heading of a part.
     Heading(&'a str),
     /// Text of one paragraph, without markup.
@@ -25,12 +25,12 @@ pub enum Part<'a> {
 /// assert!(parda_plot::html("A report", &[Part::Lines("kvm-01  1,482")]).contains("1,482"));
 /// ```
 #[must_use]
-pub fn html(title: &str, parts: &[Part<'_>]) -> String {
-    let part = |part: &Part<'_>| match part {
-        Part::Heading(text) => format!("<h2>{}</h2>\n", escaped(text)),
-        Part::Text(text) => format!("<p>{}</p>\n", escaped(text)),
-        Part::Lines(text) => format!("<pre tabindex=\"0\">{}</pre>\n", escaped(text)),
-        Part::Figures(figures) => {
+pub fn html(title: &str, parts: &[PagePart<'_>]) -> String {
+    let part = |part: &PagePart<'_>| match part {
+        PagePart::Heading(text) => format!("<h2>{}</h2>\n", escaped(text)),
+        PagePart::Text(text) => format!("<p>{}</p>\n", escaped(text)),
+        PagePart::Lines(text) => format!("<pre tabindex=\"0\">{}</pre>\n", escaped(text)),
+        PagePart::Figures(figures) => {
             let figure = |figure: &Figure| {
                 format!("<span class=\"figure\" tabindex=\"0\">{}</span>\n", figure.svg())
             };
@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn whatever_is_put_in_is_text_and_nothing_comes_from_elsewhere() {
         let evil = "</pre><script>x</script> <a href=\"javascript:b\"> <img src=f> \u{0}";
-        let page = html(evil, &[Part::Heading(evil), Part::Text(evil), Part::Lines(evil)]);
+        let page =
+            html(evil, &[PagePart::Heading(evil), PagePart::Text(evil), PagePart::Lines(evil)]);
         for outside in ["<script", "<img", "href=\"j", "src=\"", "url(", "<link", "\u{0}"] {
             assert!(!page.contains(outside), "{outside}: {page}");
         }

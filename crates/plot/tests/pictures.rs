@@ -1,7 +1,7 @@
 //! Pictures are well-formed, hold what was put into them, and can be made of any data.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use parda_plot::{Across, Data, Figure, Level, Panel, Series};
+use parda_plot::{Across, Figure, Level, Panel, PlotSeries, SeriesData};
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
 
@@ -140,11 +140,11 @@ fn many_lines_become_a_band_and_a_mean() {
     };
     assert_eq!(hosts(12).len(), 13);
     let [band, mean, paper] = hosts(13).try_into().unwrap();
-    let Data::Band(band) = band.data else { panic!("{band:?}") };
+    let SeriesData::Band(band) = band.data else { panic!("{band:?}") };
     assert!(band[0] == (1.0, 0.0, 12.0) && mean.name == "mean of 13 hosts");
-    let Data::Line(mean) = mean.data else { panic!("{mean:?}") };
+    let SeriesData::Line(mean) = mean.data else { panic!("{mean:?}") };
     assert!(mean[0] == (1.0, 6.0) && mean[1].1.is_nan(), "a gap for all is a gap");
-    assert!(matches!(paper.data, Data::Paper(_)));
+    assert!(matches!(paper.data, SeriesData::Paper(_)));
 }
 
 #[test]
@@ -165,21 +165,21 @@ fn value() -> impl Strategy<Value = f64> {
     prop_oneof![3 => -1e3..1e3f64, 1 => any::<f64>(), 1 => prop::sample::select(odd.to_vec())]
 }
 
-fn data() -> impl Strategy<Value = Data> {
+fn data() -> impl Strategy<Value = SeriesData> {
     let points = || prop::collection::vec((value(), value()), 0..30);
     let three = || prop::collection::vec((value(), value(), value()), 0..30);
     prop_oneof![
-        points().prop_map(Data::Line),
-        points().prop_map(Data::Marks),
-        points().prop_map(Data::Bars),
-        points().prop_map(Data::Paper),
-        three().prop_map(Data::Band),
-        three().prop_map(Data::Whiskers),
+        points().prop_map(SeriesData::Line),
+        points().prop_map(SeriesData::Marks),
+        points().prop_map(SeriesData::Bars),
+        points().prop_map(SeriesData::Paper),
+        three().prop_map(SeriesData::Band),
+        three().prop_map(SeriesData::Whiskers),
     ]
 }
 
 fn panel() -> impl Strategy<Value = Panel> {
-    let series = (".{0,12}", data()).prop_map(|(name, data)| Series { name, data });
+    let series = (".{0,12}", data()).prop_map(|(name, data)| PlotSeries { name, data });
     let level = (".{0,5}", value(), prop::option::of((value(), value())));
     let level = level.prop_map(|(name, value, within)| Level { name, value, within });
     let notes = prop::collection::vec((value(), value(), ".{0,9}"), 0..5);

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::document::{Group, Named, Policy, Volume};
+use crate::document::{Named, Policy, PolicyGroup, VolumePolicy};
 
 /// The part of a volume that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ impl fmt::Display for Scope {
 
 /// A setting that differs between two policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct PolicyChange {
     /// Name of the volume.
     pub volume: String,
     /// Part of the volume that the setting belongs to.
@@ -49,9 +49,9 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for PolicyChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Change { volume, of, setting, before, after } = self;
+        let PolicyChange { volume, of, setting, before, after } = self;
         // Groups have an order and no key for it.
         if let (Scope::Group(_), "place", Some(after)) = (of, setting.as_str(), after) {
             write!(f, "volume {volume}, {of}: number {after} of the groups")?;
@@ -85,7 +85,7 @@ fn settings(policy: &Policy, other: &Policy) -> Settings {
             add(Scope::Tenant(tenant.name.clone()), &tenant.settings);
         }
         let others = other.of(&volume.name).map_or(&[][..], |other| &other.group);
-        let known = |group: &Group| others.iter().any(|other| other.name == group.name);
+        let known = |group: &PolicyGroup| others.iter().any(|other| other.name == group.name);
         for (index, group) in volume.group.iter().enumerate() {
             let before = volume.group[..index].iter();
             let place = match known(group) {
@@ -113,7 +113,7 @@ fn alike(one: &Value, other: &Value) -> bool {
 
 /// Settings that differ between two policies, sorted by volume and scope.
 #[must_use]
-pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
+pub fn changes(before: &Policy, after: &Policy) -> Vec<PolicyChange> {
     let (before, after) = (settings(before, after), settings(after, before));
     let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let change = |key: &(String, Scope, String)| {
@@ -122,7 +122,7 @@ pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
         let is_same = before.as_ref().zip(after.as_ref()).is_some_and(|(was, is)| alike(was, is));
         // A removed group has no place.
         let is_gone = after.is_none() && setting == "place";
-        (!is_same && !is_gone).then_some(Change { volume, of, setting, before, after })
+        (!is_same && !is_gone).then_some(PolicyChange { volume, of, setting, before, after })
     };
     keys.into_iter().filter_map(change).collect()
 }
@@ -133,13 +133,13 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
     let volume = entry(
         &mut policy.volume,
         |v| v.name == volume,
-        || Volume { name: volume.to_owned(), ..Volume::default() },
+        || VolumePolicy { name: volume.to_owned(), ..VolumePolicy::default() },
     );
     let is_tenant = matches!(of, Scope::Tenant(_));
     let table = match of {
         Scope::Control => &mut volume.control,
         Scope::Group(name) => {
-            let new = || Group { name: name.clone(), ..Group::default() };
+            let new = || PolicyGroup { name: name.clone(), ..PolicyGroup::default() };
             let group = entry(&mut volume.group, |group| group.name == *name, new);
             if setting == "vms" {
                 let names = value.as_ref().and_then(Value::as_array).into_iter().flatten();
@@ -161,8 +161,9 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
     volume.tenant.retain(|tenant| !tenant.settings.is_empty());
     volume.vm.retain(|vm| !vm.settings.is_empty());
     volume.group.retain(|group| !group.settings.is_empty() || !group.vms.is_empty());
-    let is_empty =
-        |volume: &Volume| *volume == Volume { name: volume.name.clone(), ..Volume::default() };
+    let is_empty = |volume: &VolumePolicy| {
+        *volume == VolumePolicy { name: volume.name.clone(), ..VolumePolicy::default() }
+    };
     policy.volume.retain(|volume| !is_empty(volume));
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use parda_config::{
-    ControlSettings, Document, Error, NAMES_FILES, Part, TenantSettings, VmSettings,
+    ControlSettings, Document, Error, NAMES_FILES, TablePart, TenantSettings, VmSettings,
     with_vm_settings, wrong_tenants,
 };
 use serde::Deserialize;
 
-use crate::document::{Policy, Volume};
+use crate::document::{Policy, VolumePolicy};
 
 /// Most bytes of a policy: with its history entry it fits into one call to etcd.
 pub const MOST_BYTES: usize = 256 << 10;
@@ -90,20 +90,24 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
 ///
 /// # Errors
 /// The first thing that is wrong with it, without a place.
-pub fn check_volume(volume: &Volume) -> Result<(), String> {
+pub fn check_volume(volume: &VolumePolicy) -> Result<(), String> {
     let policy = Policy { volume: vec![volume.clone()] };
     let text = policy.text().map_err(|error| error.to_string())?;
     check(&Document::new("policy", text)).map(drop).map_err(|error| error.without_place())
 }
 
-fn check_name(at: &Part<'_>, name: &str, others: &mut BTreeSet<String>) -> Result<(), Error> {
+fn check_name(at: &TablePart<'_>, name: &str, others: &mut BTreeSet<String>) -> Result<(), Error> {
     let good = (1..=256).contains(&name.len()) && !name.chars().any(char::is_control);
     at.refuse_if(!good, "name", "must be 1 to 256 bytes without control characters")?;
     let is_new = others.insert(name.to_owned());
     at.refuse_if(!is_new, "name", "is there already: names must differ")
 }
 
-fn check_control(at: &Part<'_>, control: &ControlSettings, written: &Volume) -> Result<(), Error> {
+fn check_control(
+    at: &TablePart<'_>,
+    control: &ControlSettings,
+    written: &VolumePolicy,
+) -> Result<(), Error> {
     let names_file = written.control.get(NAMES_FILES).is_some_and(toml::Value::is_table);
     let message = "is a table, which may name a file: only parda.toml may have it";
     at.refuse_if(names_file, NAMES_FILES, message)?;
@@ -111,7 +115,7 @@ fn check_control(at: &Part<'_>, control: &ControlSettings, written: &Volume) -> 
     checked.map_err(|error| at.error(error.parameter, format!("must be {}", error.must_be)))
 }
 
-fn check_vms(at: &Part<'_>, volume: &VolumeFile) -> Result<(), Error> {
+fn check_vms(at: &TablePart<'_>, volume: &VolumeFile) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for (i, group) in volume.group.iter().enumerate() {
         let at = at.part(&format!("group.{i}"));
@@ -129,7 +133,7 @@ fn check_vms(at: &Part<'_>, volume: &VolumeFile) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_settings(at: &Part<'_>, settings: &VmSettings) -> Result<(), Error> {
+fn check_settings(at: &TablePart<'_>, settings: &VmSettings) -> Result<(), Error> {
     settings.fault().map_or(Ok(()), |(key, message)| Err(at.error(key, message)))
 }
 

@@ -10,12 +10,12 @@ use wildmatch::WildMatch;
 pub struct Policy {
     /// Volumes that the policy has settings for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub volume: Vec<Volume>,
+    pub volume: Vec<VolumePolicy>,
 }
 
 /// Policy of one volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Volume {
+pub struct VolumePolicy {
     /// Name of the volume, as in `parda.toml`.
     pub name: String,
     /// Settings of the law, as in `[volume.control]`.
@@ -26,7 +26,7 @@ pub struct Volume {
     pub tenant: Vec<Named>,
     /// Groups of VMs; of two that have a VM and a setting, the later one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub group: Vec<Group>,
+    pub group: Vec<PolicyGroup>,
     /// Single VMs, which count over groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<Named>,
@@ -48,7 +48,7 @@ pub struct Named {
 
 /// VMs with settings in common.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Group {
+pub struct PolicyGroup {
     /// Name of the group, unique in its volume.
     pub name: String,
     /// Names of its VMs, in which `*` stands for any text and `?` for one character.
@@ -58,7 +58,7 @@ pub struct Group {
     pub settings: Table,
 }
 
-impl Group {
+impl PolicyGroup {
     /// Whether a VM belongs to the group.
     #[must_use]
     pub fn has(&self, vm: &str) -> bool {
@@ -69,7 +69,7 @@ impl Group {
 impl Policy {
     /// Policy of a volume, if it has one.
     #[must_use]
-    pub fn of(&self, volume: &str) -> Option<&Volume> {
+    pub fn of(&self, volume: &str) -> Option<&VolumePolicy> {
         self.volume.iter().find(|other| other.name == volume)
     }
 
@@ -82,7 +82,7 @@ impl Policy {
     }
 }
 
-impl Volume {
+impl VolumePolicy {
     /// Settings that a VM of the volume has by the policy.
     #[must_use]
     pub fn settings_of(&self, vm: &str) -> Table {
@@ -93,7 +93,7 @@ impl Volume {
 
     /// The policy without keys that this version does not define, and a list of these keys.
     #[must_use]
-    pub fn known(mut self) -> (Volume, Vec<String>) {
+    pub fn known(mut self) -> (VolumePolicy, Vec<String>) {
         let mut unknown: Vec<String> =
             std::mem::take(&mut self.other).into_iter().map(|(key, _)| key).collect();
         let mut keep = |table: &mut Table, of: &str, known: &dyn Fn(&str) -> bool| {
@@ -130,7 +130,7 @@ mod tests {
         [[volume.group]]\nname = \"gold\"\nvms = [\"db-?\", \"erp\"]\nshares = 4000\ncolour = \"gold\"\n\
         [[volume.vm]]\nname = \"db-1\"\nshares = 6000\n[[volume.pool]]\nname = \"p\"\n";
 
-    fn volume() -> Volume {
+    fn volume() -> VolumePolicy {
         toml::from_str::<Policy>(TEXT).unwrap().volume.remove(0)
     }
 

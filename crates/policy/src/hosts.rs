@@ -44,15 +44,15 @@ pub struct VolumeReport {
     pub unknown: Vec<String>,
     /// Values in force of the settings of the law that the policy names.
     #[serde(default)]
-    pub control: BTreeMap<String, InForce>,
+    pub control: BTreeMap<String, ValueInForce>,
     /// Values in force of the settings that the policy names, by VM of this host.
     #[serde(default)]
-    pub vms: BTreeMap<String, BTreeMap<String, InForce>>,
+    pub vms: BTreeMap<String, BTreeMap<String, ValueInForce>>,
 }
 
 /// A value that a host has in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct InForce {
+pub struct ValueInForce {
     /// The value; `null` if the default is in force.
     pub value: Value,
     /// Layer that it comes from: `policy`, or `state` or `live`, which override the policy.
@@ -71,7 +71,7 @@ pub enum Presence {
 
 /// A host and its report in etcd.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HostState {
+pub struct HostRecord {
     /// Name of the host, from its key.
     pub host: String,
     /// Whether the host is heard.

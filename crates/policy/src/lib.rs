@@ -20,9 +20,9 @@ pub mod hosts;
 pub mod store;
 pub mod stored;
 
-pub use changes::{Change, Scope, changes, set};
+pub use changes::{PolicyChange, Scope, changes, set};
 pub use check::check;
-pub use document::{Group, Named, Policy, Volume};
-pub use hosts::{HostReport, HostState, InForce, Presence, VolumeReport};
-pub use store::{Applied, Author, Snapshot, Store, StoreError};
-pub use stored::{Head, HistoryEntry, Stored, StoredFault};
+pub use document::{Named, Policy, PolicyGroup, VolumePolicy};
+pub use hosts::{HostRecord, HostReport, Presence, ValueInForce, VolumeReport};
+pub use store::{Applied, Author, PolicySnapshot, Store, StoreError};
+pub use stored::{HistoryEntry, PolicyHead, Stored, StoredFault};

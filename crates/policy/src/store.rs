@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use parda_config::short;
 use parda_etcd::revisions::MOST_WRITES;
-use parda_etcd::{Client, Entry, EtcdError, Fault, Keys, Lease, Settings, Write, segment};
+use parda_etcd::{
+    Entry, EtcdAccess, EtcdClient, EtcdError, EtcdFault, EtcdKeys, Lease, Write, segment,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::changes::{Change, changes};
+use crate::changes::{PolicyChange, changes};
 use crate::document::Policy;
-use crate::hosts::{HostReport, HostState, LEASE, Presence};
-use crate::stored::{Head, HistoryEntry, Stored, StoredFault};
+use crate::hosts::{HostRecord, HostReport, LEASE, Presence};
+use crate::stored::{HistoryEntry, PolicyHead, Stored, StoredFault};
 
 /// Revisions that the history keeps.
 pub const MOST_HISTORY: u64 = 100;
@@ -32,7 +34,7 @@ type Values = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 /// A policy in etcd, and the client that reads and writes it.
 #[derive(Debug)]
 pub struct Store {
-    client: Client,
+    client: EtcdClient,
     prefix: String,
     /// Time that each endpoint has for an answer.
     limit: Duration,
@@ -51,9 +53,9 @@ pub struct Author {
 
 /// The policy at the time of a read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct PolicySnapshot {
     /// The revision, if there is a policy.
-    pub head: Option<Head>,
+    pub head: Option<PolicyHead>,
     /// Revision of etcd (not of the policy) in which the head was written; 0 without a head.
     pub etcd_revision: i64,
     /// Policies of the volumes that were read, by name.
@@ -73,9 +75,9 @@ pub struct News {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     /// The revision that was made; none if nothing differs.
-    pub head: Option<Head>,
+    pub head: Option<PolicyHead>,
     /// Settings that differ from before.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PolicyChange>,
 }
 
 /// Reason why a policy cannot be read or written.
@@ -97,7 +99,7 @@ pub enum StoreError {
     Gone,
     /// Another author has changed the policy since it was read.
     #[error("{}; nothing was changed. Look at the difference again (parda policy diff), and try again", now(.0.as_ref()))]
-    Conflict(Option<Head>),
+    Conflict(Option<PolicyHead>),
     /// The stored policy of a volume cannot be read, so it cannot be replaced.
     #[error("volume {volume}: {fault}{}", fault.remedy())]
     Unreadable {
@@ -128,16 +130,16 @@ impl StoreError {
     }
 }
 
-fn now(head: Option<&Head>) -> String {
+fn now(head: Option<&PolicyHead>) -> String {
     match head {
-        Some(Head { revision, by, .. }) => {
+        Some(PolicyHead { revision, by, .. }) => {
             format!("revision {revision} was made meanwhile by {}", short(by))
         }
         None => "the policy was removed meanwhile".to_owned(),
     }
 }
 
-impl Snapshot {
+impl PolicySnapshot {
     /// Number of the revision; 0 without a policy.
     #[must_use]
     pub fn revision(&self) -> u64 {
@@ -162,8 +164,8 @@ impl Snapshot {
 impl Store {
     /// A policy below a prefix. Nothing is connected yet. `first` chooses the endpoint that is asked first.
     #[must_use]
-    pub fn new(cluster: Settings, prefix: &str, first: u64, limit: Duration) -> Store {
-        Store { client: Client::new(cluster, first), prefix: prefix.to_owned(), limit }
+    pub fn new(cluster: EtcdAccess, prefix: &str, first: u64, limit: Duration) -> Store {
+        Store { client: EtcdClient::new(cluster, first), prefix: prefix.to_owned(), limit }
     }
 
     /// Reads certificates and password again with the next call.
@@ -195,29 +197,32 @@ impl Store {
     }
 
     /// Reads the policies of these volumes. One call reads all of them, at one revision of etcd, unless there are very many.
-    pub fn read(&mut self, volumes: &[&str]) -> Result<Snapshot, StoreError> {
+    pub fn read(&mut self, volumes: &[&str]) -> Result<PolicySnapshot, StoreError> {
         let (head, keys) = (self.key("head"), volumes.iter().map(|name| self.volume_key(name)));
         let keys: Vec<_> = keys.collect();
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = PolicySnapshot::default();
         for keys in keys.chunks(MOST_WRITES - 1) {
-            let each = keys.iter().map(|key| Keys::One(key));
-            let asked: Vec<_> = std::iter::once(Keys::One(&head)).chain(each).collect();
+            let each = keys.iter().map(|key| EtcdKeys::One(key));
+            let asked: Vec<_> = std::iter::once(EtcdKeys::One(&head)).chain(each).collect();
             snapshot = self.snapshot(&asked, snapshot)?;
         }
         Ok(snapshot)
     }
 
     /// Reads the policies of all volumes.
-    pub fn read_all(&mut self) -> Result<Snapshot, StoreError> {
+    pub fn read_all(&mut self) -> Result<PolicySnapshot, StoreError> {
         let (head, volumes) = (self.key("head"), self.key("volume/"));
-        self.snapshot(&[Keys::One(&head), Keys::Prefix(&volumes)], Snapshot::default())
+        self.snapshot(
+            &[EtcdKeys::One(&head), EtcdKeys::Prefix(&volumes)],
+            PolicySnapshot::default(),
+        )
     }
 
     fn snapshot(
         &mut self,
-        keys: &[Keys<'_>],
-        mut so_far: Snapshot,
-    ) -> Result<Snapshot, StoreError> {
+        keys: &[EtcdKeys<'_>],
+        mut so_far: PolicySnapshot,
+    ) -> Result<PolicySnapshot, StoreError> {
         let head = self.key("head");
         for entry in self.client.read(keys, self.limit)?.entries {
             if entry.key == head {
@@ -239,7 +244,7 @@ impl Store {
     /// Replaces the policy that was read with another one. Volumes that do not change are not written.
     pub fn apply(
         &mut self,
-        read: &Snapshot,
+        read: &PolicySnapshot,
         policy: &Policy,
         author: Author,
     ) -> Result<Applied, StoreError> {
@@ -255,7 +260,7 @@ impl Store {
             message: "has the highest revision there is: remove the key and apply a policy file"
                 .to_owned(),
         })?;
-        let head = Head { revision, by, at_ms, comment };
+        let head = PolicyHead { revision, by, at_ms, comment };
         let entry = HistoryEntry {
             head: head.clone(),
             changes: changes.iter().take(MOST_CHANGES).cloned().collect(),
@@ -267,11 +272,11 @@ impl Store {
         let (first, last) = (self.history_key(0), self.history_key(oldest + 1));
         let each = values.iter().map(|(key, value)| match value {
             Some(value) => Write::Put(key, value),
-            None => Write::Delete(Keys::One(key)),
+            None => Write::Delete(EtcdKeys::One(key)),
         });
         let mut writes: Vec<_> = each.collect();
         if oldest > 0 {
-            writes.push(Write::Delete(Keys::Between(&first, &last)));
+            writes.push(Write::Delete(EtcdKeys::Between(&first, &last)));
         }
         if writes.len() > MOST_WRITES {
             return Err(StoreError::TooMany(values.len()));
@@ -282,7 +287,7 @@ impl Store {
             // The client repeats a call whose answer was lost, and then meets its own write. Head and policy show whether it is ours.
             let made = self.revision(head.revision)?;
             if !made.is_some_and(|made| made.head == head && made.policy == entry.policy) {
-                let is = self.snapshot(&[Keys::One(&key)], Snapshot::default())?.head;
+                let is = self.snapshot(&[EtcdKeys::One(&key)], PolicySnapshot::default())?.head;
                 return Err(StoreError::Conflict(is));
             }
         }
@@ -295,7 +300,7 @@ impl Store {
         before: &Policy,
         policy: &Policy,
         entry: &HistoryEntry,
-        changes: &[Change],
+        changes: &[PolicyChange],
     ) -> Result<Values, StoreError> {
         let head = &entry.head;
         let mut values = vec![
@@ -329,7 +334,7 @@ impl Store {
     /// One revision, if the history still holds it.
     pub fn revision(&mut self, revision: u64) -> Result<Option<HistoryEntry>, StoreError> {
         let key = self.history_key(revision);
-        let found = self.client.read(&[Keys::One(&key)], self.limit)?;
+        let found = self.client.read(&[EtcdKeys::One(&key)], self.limit)?;
         found.entries.first().map(json).transpose()
     }
 
@@ -344,7 +349,7 @@ impl Store {
         if let Some(held) = lease.take() {
             match self.client.put(&key, &value, &held, self.limit) {
                 // The lease ran out, or all of etcd's data was replaced.
-                Err(EtcdError { fault: Fault::NoLease, .. }) => {}
+                Err(EtcdError { fault: EtcdFault::NoLease, .. }) => {}
                 put => {
                     put?;
                     *lease = Some(held);
@@ -362,13 +367,13 @@ impl Store {
     pub fn renew(&mut self, lease: &Lease) -> Result<bool, StoreError> {
         match self.client.renew(lease, self.limit) {
             Ok(()) => Ok(true),
-            Err(EtcdError { fault: Fault::NoLease, .. }) => Ok(false),
+            Err(EtcdError { fault: EtcdFault::NoLease, .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
     /// All hosts that have published, by name.
-    pub fn hosts(&mut self) -> Result<Vec<HostState>, StoreError> {
+    pub fn hosts(&mut self) -> Result<Vec<HostRecord>, StoreError> {
         let prefix = format!("{}in-force/", self.prefix).into_bytes();
         let found = self.client.list(&prefix, PAGE, self.limit)?;
         let mut hosts = Vec::new();
@@ -378,7 +383,7 @@ impl Store {
                 None => None,
             };
             let presence = time.map(|time| Presence::of(time.granted, time.left));
-            hosts.push(HostState {
+            hosts.push(HostRecord {
                 host: name_of(&entry.key),
                 presence: presence.unwrap_or(Presence::Silent(LEASE.as_secs())),
                 report: serde_json::from_slice(&entry.value).ok(),

@@ -3,9 +3,9 @@
 use parda_config::short;
 use serde::{Deserialize, Serialize};
 
-use crate::changes::Change;
+use crate::changes::PolicyChange;
 use crate::check::MOST_BYTES;
-use crate::document::Volume;
+use crate::document::VolumePolicy;
 
 /// Format number of a volume's policy. A new setting does not raise it, as an older agent can ignore the setting. A key that changes
 /// the meaning of other keys raises it. Example: a key that limits a group to some hosts.
@@ -16,7 +16,7 @@ const MOST_VALUE: usize = MOST_BYTES + 64;
 
 /// The head: the latest revision, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
+pub struct PolicyHead {
     /// Number of the revision: one more with each change.
     pub revision: u64,
     /// Author of the revision: the user and host of the command, and the user of etcd.
@@ -33,9 +33,9 @@ pub struct Head {
 pub struct HistoryEntry {
     /// Number of the revision, and who made it.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: PolicyHead,
     /// Settings that changed, up to a bound.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PolicyChange>,
     /// Number of changes that are not in `changes`.
     #[serde(default)]
     pub more: usize,
@@ -51,7 +51,7 @@ pub struct Stored {
     /// Revision in which the volume's policy changed last.
     pub revision: u64,
     /// Policy of the volume.
-    pub volume: Volume,
+    pub volume: VolumePolicy,
 }
 
 /// Reason why a stored policy cannot be used.
@@ -87,7 +87,7 @@ impl StoredFault {
 impl Stored {
     /// Policy of a volume as this version writes it.
     #[must_use]
-    pub fn new(revision: u64, volume: Volume) -> Stored {
+    pub fn new(revision: u64, volume: VolumePolicy) -> Stored {
         Stored { format: FORMAT, revision, volume }
     }
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_value_is_read_as_it_was_written_and_a_newer_format_by_nobody() {
-        let volume: Volume = toml::from_str(
+        let volume: VolumePolicy = toml::from_str(
             "name = \"a\"\n[control]\nmode = \"off\"\n[[vm]]\nname = \"x\"\nshares = 3\n",
         )
         .unwrap();
@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn a_value_is_read_up_to_the_bound_of_a_policy() {
-        let volume = |bytes: usize| Volume { name: "x".repeat(bytes), ..Volume::default() };
+        let volume =
+            |bytes: usize| VolumePolicy { name: "x".repeat(bytes), ..VolumePolicy::default() };
         let policy = |bytes| crate::document::Policy { volume: vec![volume(bytes)] };
         let most = MOST_BYTES - policy(0).text().unwrap().len();
         assert_eq!(policy(most).text().unwrap().len(), MOST_BYTES);

@@ -22,7 +22,7 @@ pub use noise::between;
 
 use crate::document::TargetInfo;
 use crate::findings::{Curve, Findings};
-use crate::load::{Mix, Purpose};
+use crate::load::{LoadMix, Purpose};
 use crate::point::Point;
 use crate::reasons::Suspect;
 
@@ -45,7 +45,7 @@ pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
 }
 
 /// The mixes that were swept over outstanding, in the order they were run.
-fn mixes(points: &[Point]) -> Vec<Mix> {
+fn mixes(points: &[Point]) -> Vec<LoadMix> {
     let mut mixes = Vec::new();
     for point in points.iter().filter(|point| point.purpose == Purpose::Depth) {
         let mix = point.load.mix;

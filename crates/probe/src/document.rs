@@ -28,7 +28,7 @@ pub struct ProbeDocument {
     /// The seed that offsets and mixes follow from.
     pub seed: u64,
     /// Reason of its end.
-    pub end: End,
+    pub end: ProbeEnd,
     /// Measured loads, in the order in which they were run.
     pub points: Vec<Point>,
     /// Findings of all points together.
@@ -38,7 +38,7 @@ pub struct ProbeDocument {
 /// Reason of a probe's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum End {
+pub enum ProbeEnd {
     /// All loads were run.
     Complete,
     /// Its time was up.
@@ -55,7 +55,7 @@ pub struct TargetInfo {
     /// Name as on the command line: a path, a URI, `model:drive-7200`.
     pub name: String,
     /// Kind of the target.
-    pub kind: Kind,
+    pub kind: TargetKind,
     /// Its size, in bytes.
     pub bytes: u64,
     /// Whether it was written to.
@@ -67,7 +67,7 @@ pub struct TargetInfo {
 /// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum TargetKind {
     /// A file.
     File,
     /// A block device.
@@ -163,7 +163,7 @@ mod tests {
             took_s: 1.5,
             target: target(),
             seed: 1,
-            end: End::Complete,
+            end: ProbeEnd::Complete,
             points: Vec::new(),
             findings: Findings::default(),
         }

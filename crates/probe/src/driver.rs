@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use crate::load::Load;
+use crate::load::ProbeLoad;
 use crate::recording::Recording;
 use crate::steady::Steadiness;
 
 /// Time and precision allowed for a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Allowance {
+pub struct TimeAllowance {
     /// Shortest time, in seconds of the target's own clock.
     pub least_s: f64,
     /// Longest time, in seconds of the target's own clock.
@@ -42,16 +42,16 @@ pub struct Moment {
 pub type Watch<'a> = &'a mut dyn FnMut(Moment) -> bool;
 
 /// A driver: it puts load on a target, and counts what completes.
-pub trait Driver: Debug {
+pub trait LoadDriver: Debug {
     /// Keeps a load on the target for as long as the allowance says. Offsets and kinds of IOs follow from the seed.
     ///
     /// # Errors
     /// The target failed, in words.
     fn drive(
         &mut self,
-        load: &Load,
+        load: &ProbeLoad,
         seed: u64,
-        allowance: &Allowance,
+        allowance: &TimeAllowance,
         watch: Watch<'_>,
     ) -> Result<Driven, String>;
 }

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::Mix;
-use crate::reasons::{Suspicion, Unknown, Why};
+use crate::load::LoadMix;
+use crate::reasons::{AdviceReason, OpenQuestion, Suspicion};
 
 /// Findings of a probe, from all its points together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Findings {
     pub size_line: Option<SizeLine>,
     /// Cost of reads and writes in the array's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
+    pub cost: Option<KindCost>,
     /// Latency of reads beside the latency of writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
@@ -30,13 +30,13 @@ pub struct Findings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
     /// Questions that these points cannot answer.
-    pub unknown: Vec<Unknown>,
+    pub unknown: Vec<OpenQuestion>,
 }
 
 /// A number with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names say it.
-pub struct Estimate {
+pub struct IntervalEstimate {
     pub value: f64,
     pub low: f64,
     pub high: f64,
@@ -46,12 +46,12 @@ pub struct Estimate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     /// Mix of reads and writes of the curve.
-    pub mix: Mix,
+    pub mix: LoadMix,
     /// Mean latency with one outstanding, in milliseconds: the service time. `None` if that was not
     /// run.
-    pub service_ms: Option<Estimate>,
+    pub service_ms: Option<IntervalEstimate>,
     /// The highest throughput, in IOPS.
-    pub peak_iops: Estimate,
+    pub peak_iops: IntervalEstimate,
     /// The highest throughput, in bytes per second.
     pub peak_bytes_per_s: f64,
     /// The smallest number of outstanding IOs whose throughput is the peak within noise.
@@ -64,9 +64,9 @@ pub struct Curve {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
     /// Number of outstanding IOs at the knee.
-    pub outstanding: Estimate,
+    pub outstanding: IntervalEstimate,
     /// Mean latency at the knee, in milliseconds.
-    pub latency_ms: Estimate,
+    pub latency_ms: IntervalEstimate,
     /// Throughput at the knee, in IOPS.
     pub iops: f64,
 }
@@ -75,9 +75,9 @@ pub struct Knee {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeLine {
     /// Slope m, in milliseconds per KiB.
-    pub ms_per_kib: Estimate,
+    pub ms_per_kib: IntervalEstimate,
     /// Constant C: latency of an IO without bytes, in milliseconds.
-    pub fixed_ms: Estimate,
+    pub fixed_ms: IntervalEstimate,
     /// Fraction of the variance that the line explains (R²), 0 to 1.
     pub r_squared: f64,
     /// The largest distance of a point from the line, relative to the line.
@@ -86,7 +86,7 @@ pub struct SizeLine {
 
 /// Throughput of the target for random IOs of one kind alone: the `fairness` that divides its time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
+pub struct KindCost {
     /// The most reads of 4 KiB, in IOPS.
     pub iops_reads: f64,
     /// Bytes per second of the bytes beyond 4 KiB of a read.
@@ -129,15 +129,15 @@ pub struct Advice {
     /// Throughput at the threshold over the peak, 0 to 1.
     pub throughput_fraction: f64,
     /// Reasons, with their numbers.
-    pub why: Vec<Why>,
+    pub why: Vec<AdviceReason>,
     /// Effects of other thresholds, and of the advised one among them, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub choices: Vec<Choice>,
+    pub choices: Vec<ThresholdChoice>,
 }
 
 /// A threshold, with its cost and its gain.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct ThresholdChoice {
     /// The `latency_threshold` to choose, in milliseconds.
     pub latency_threshold_ms: f64,
     /// IOs outstanding at the array then, of all hosts.

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! The core of a probe: loads in, one document out.
 //!
-//! A [`Probe`] runs the loads of a [`Plan`] one after another through a [`Driver`]. Each [`Recording`] becomes a [`Point`]
+//! A [`Probe`] runs the loads of a [`ProbePlan`] one after another through a [`LoadDriver`]. Each [`Recording`] becomes a [`Point`]
 //! once its warm-up is cut. An analysis of all points gives the [`Findings`] of one [`ProbeDocument`]. `parda probe --json`
 //! writes this document; pages, comparisons and the agent read it.
 //!
@@ -21,15 +21,16 @@ mod run;
 pub mod sample;
 mod steady;
 
-pub use document::{DocumentError, End, FORMAT, Kind, ProbeDocument, TargetInfo};
-pub use driver::{Allowance, Driven, Driver, Moment, Watch};
+pub use document::{DocumentError, FORMAT, ProbeDocument, ProbeEnd, TargetInfo, TargetKind};
+pub use driver::{Driven, LoadDriver, Moment, TimeAllowance, Watch};
 pub use findings::{
-    Advice, Asymmetry, Choice, Cost, Curve, Estimate, Findings, Knee, Noise, SizeLine,
+    Advice, Asymmetry, Curve, Findings, IntervalEstimate, KindCost, Knee, Noise, SizeLine,
+    ThresholdChoice,
 };
-pub use load::{Load, Mix, Purpose};
-pub use plan::{Effort, Plan, Wishes};
-pub use point::{Bucket, Measured, Point, Slice};
-pub use reasons::{Evidence, Growth, LeftOut, Suspect, Suspicion, Unknown, Why};
-pub use recording::{Bin, Counter, Recording, Snapshot, Totals};
-pub use run::{LEAST_PER_LOAD_S, Probe, Progress, Watcher};
+pub use load::{LoadMix, ProbeLoad, Purpose};
+pub use plan::{Effort, ProbePlan, Wishes};
+pub use point::{Bucket, KindMeasured, Point, TimeSlice};
+pub use reasons::{AdviceReason, Evidence, Growth, LeftOut, OpenQuestion, Suspect, Suspicion};
+pub use recording::{Bin, Counter, KindTotals, LoadSnapshot, Recording};
+pub use run::{LEAST_PER_LOAD_S, Probe, ProbeProgress, Watcher};
 pub use steady::Steadiness;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The mix of a load's IOs: size, fraction of reads, fraction of random offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Mix {
+pub struct LoadMix {
     /// The size of an IO, in bytes.
     pub size: u64,
     /// Reads, in percent of IOs; the rest are writes.
@@ -17,10 +17,10 @@ pub struct Mix {
 
 /// A load: a mix, and the number of outstanding IOs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Load {
+pub struct ProbeLoad {
     /// Mix of the IOs.
     #[serde(flatten)]
-    pub mix: Mix,
+    pub mix: LoadMix,
     /// Number of IOs kept outstanding, by a closed loop.
     pub outstanding: u32,
 }
@@ -39,7 +39,7 @@ pub enum Purpose {
     Repeat,
 }
 
-impl fmt::Display for Mix {
+impl fmt::Display for LoadMix {
     /// Such as `4 KiB, 67 % reads, 70 % random`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.size {
@@ -60,7 +60,7 @@ impl fmt::Display for Mix {
     }
 }
 
-impl fmt::Display for Load {
+impl fmt::Display for ProbeLoad {
     /// Such as `4 KiB, reads, random, 16 outstanding`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} outstanding", self.mix, self.outstanding)

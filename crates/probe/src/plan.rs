@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use crate::analysis;
-use crate::load::{Load, Mix, Purpose};
+use crate::load::{LoadMix, ProbeLoad, Purpose};
 use crate::point::Point;
 use crate::reasons::LeftOut;
 
@@ -24,7 +24,7 @@ pub enum Effort {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
     /// Mixes to sweep over outstanding IOs. Advice rests on the first.
-    pub mixes: Vec<Mix>,
+    pub mixes: Vec<LoadMix>,
     /// Smallest and largest number of outstanding IOs.
     pub outstanding: RangeInclusive<u32>,
     /// Whether sweeps go to the largest number even after throughput has stopped growing.
@@ -57,7 +57,7 @@ const FLAT: f64 = 1.03;
 
 /// A plan of loads.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ProbePlan {
     wishes: Wishes,
     /// Number of additional depths near the knee.
     around: usize,
@@ -66,23 +66,23 @@ pub struct Plan {
     sizes: Vec<u64>,
     mixes: bool,
     repeats: bool,
-    tried: HashSet<Load>,
+    tried: HashSet<ProbeLoad>,
     /// The loads after the sweeps, the next one last. `None` until the sweeps are done.
-    rest: Option<Vec<(Load, Purpose)>>,
+    rest: Option<Vec<(ProbeLoad, Purpose)>>,
     random: fastrand::Rng,
 }
 
-impl Plan {
+impl ProbePlan {
     /// The plan for these wishes. The seed determines the order of the loads after the sweeps.
     #[must_use]
-    pub fn new(mut wishes: Wishes, seed: u64) -> Plan {
+    pub fn new(mut wishes: Wishes, seed: u64) -> ProbePlan {
         // The experiment has an order of its own. The last of `rest` is run next.
         let rest = wishes.elling.then(|| {
             wishes.purposes.clear();
             let kinds: &[u32] = if wishes.writes { &[0, 100] } else { &[100] };
             let load = |read_percent, outstanding| {
-                let mix = Mix { size: 4096, read_percent, random_percent: 100 };
-                (Load { mix, outstanding }, Purpose::Depth)
+                let mix = LoadMix { size: 4096, read_percent, random_percent: 100 };
+                (ProbeLoad { mix, outstanding }, Purpose::Depth)
             };
             let loads = |reads: &u32| ELLING.map(|outstanding| load(*reads, outstanding));
             kinds.iter().flat_map(|reads| loads(reads).into_iter().rev()).collect()
@@ -94,7 +94,7 @@ impl Plan {
         };
         let fits = |kib: &u64| (kib << 10 <= wishes.largest).then_some(kib << 10);
         let sizes = if asked(Purpose::Size) { sizes } else { &[] };
-        Plan {
+        ProbePlan {
             around: if asked(Purpose::Depth) { around } else { 0 },
             coarse: false,
             sizes: sizes.iter().filter_map(fits).collect(),
@@ -115,7 +115,7 @@ impl Plan {
     /// Leaves out the least important parts until there are at most `most` loads. Returns these parts.
     pub fn shrink(&mut self, most: usize) -> Vec<LeftOut> {
         let mut left_out = Vec::new();
-        type LeaveOut = fn(&mut Plan);
+        type LeaveOut = fn(&mut ProbePlan);
         let steps: [(LeftOut, LeaveOut); 7] = [
             (LeftOut::LoadsNearKnee, |plan| plan.around = plan.around.min(1)),
             (LeftOut::Mixes, |plan| plan.mixes = false),
@@ -141,7 +141,7 @@ impl Plan {
     }
 
     /// The load to run next, and its purpose. `None` at the end.
-    pub fn next(&mut self, points: &[Point]) -> Option<(Load, Purpose)> {
+    pub fn next(&mut self, points: &[Point]) -> Option<(ProbeLoad, Purpose)> {
         if let Some(load) = self.next_of_sweeps(points) {
             self.tried.insert(load);
             return Some((load, Purpose::Depth));
@@ -161,7 +161,7 @@ impl Plan {
             return rest.len();
         }
         let sweeps = if self.sweeps() {
-            let of = |mix: &Mix| {
+            let of = |mix: &LoadMix| {
                 let deepest = if self.up(*mix, points).is_some() {
                     *self.wishes.outstanding.end()
                 } else {
@@ -181,12 +181,12 @@ impl Plan {
         sweeps + self.rest_after(if going_up { &[] } else { points }).len()
     }
 
-    fn next_of_sweeps(&self, points: &[Point]) -> Option<Load> {
+    fn next_of_sweeps(&self, points: &[Point]) -> Option<ProbeLoad> {
         if !self.sweeps() {
             return None;
         }
-        let first = |of: &dyn Fn(Mix) -> Option<u32>| {
-            let load = |mix: &Mix| Some(Load { mix: *mix, outstanding: of(*mix)? });
+        let first = |of: &dyn Fn(LoadMix) -> Option<u32>| {
+            let load = |mix: &LoadMix| Some(ProbeLoad { mix: *mix, outstanding: of(*mix)? });
             self.wishes.mixes.iter().find_map(load)
         };
         first(&|mix| self.up(mix, points))
@@ -194,8 +194,8 @@ impl Plan {
             .or_else(|| first(&|mix| self.around(mix, points)))
     }
 
-    fn is_new(&self, mix: Mix, outstanding: u32) -> bool {
-        !self.tried.contains(&Load { mix, outstanding })
+    fn is_new(&self, mix: LoadMix, outstanding: u32) -> bool {
+        !self.tried.contains(&ProbeLoad { mix, outstanding })
     }
 
     /// All depths of a sweep: powers of two, and both ends of the range.
@@ -216,7 +216,7 @@ impl Plan {
     }
 
     /// The next rung. `None` once throughput has stopped growing.
-    fn up(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+    fn up(&self, mix: LoadMix, points: &[Point]) -> Option<u32> {
         let ladder = self.ladder();
         let next = ladder.iter().position(|n| self.is_new(mix, *n))?;
         let flat = next >= 2 && {
@@ -230,24 +230,24 @@ impl Plan {
     }
 
     /// The next depth between the rungs, from above.
-    fn down(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+    fn down(&self, mix: LoadMix, points: &[Point]) -> Option<u32> {
         let deepest = self.deepest(mix, points);
         let powers = if self.coarse { self.ladder() } else { self.powers() };
         powers.into_iter().rev().find(|n| *n <= deepest && self.is_new(mix, *n))
     }
 
-    fn deepest(&self, mix: Mix, points: &[Point]) -> u32 {
+    fn deepest(&self, mix: LoadMix, points: &[Point]) -> u32 {
         let powers = self.powers();
         let measured = powers.iter().filter(|n| iops(points, mix, **n).is_some());
         measured.max().copied().unwrap_or(0)
     }
 
     /// The next additional depth near the knee.
-    fn around(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+    fn around(&self, mix: LoadMix, points: &[Point]) -> Option<u32> {
         // Without a point there is no knee.
         self.near_peak(mix, points)?;
         let powers = self.powers();
-        let extra = |load: &&Load| load.mix == mix && !powers.contains(&load.outstanding);
+        let extra = |load: &&ProbeLoad| load.mix == mix && !powers.contains(&load.outstanding);
         if self.tried.iter().filter(extra).count() >= self.around {
             return None;
         }
@@ -255,22 +255,22 @@ impl Plan {
     }
 
     /// The smallest depth of the sweep whose throughput is near the peak.
-    fn near_peak(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+    fn near_peak(&self, mix: LoadMix, points: &[Point]) -> Option<u32> {
         let powers = self.powers();
         let swept = || powers.iter().filter_map(|n| Some((*n, iops(points, mix, *n)?)));
         let peak = swept().map(|(_, iops)| iops).fold(0.0, f64::max);
         swept().find(|(_, iops)| *iops >= analysis::WORTH * peak).map(|(n, _)| n)
     }
 
-    fn rest_after(&self, points: &[Point]) -> Vec<(Load, Purpose)> {
+    fn rest_after(&self, points: &[Point]) -> Vec<(ProbeLoad, Purpose)> {
         let size = |size: &u64| {
-            let mix = Mix { size: *size, read_percent: 100, random_percent: 100 };
-            (Load { mix, outstanding: 1 }, Purpose::Size)
+            let mix = LoadMix { size: *size, read_percent: 100, random_percent: 100 };
+            (ProbeLoad { mix, outstanding: 1 }, Purpose::Size)
         };
-        let mut rest: Vec<(Load, Purpose)> = self.sizes.iter().map(size).collect();
+        let mut rest: Vec<(ProbeLoad, Purpose)> = self.sizes.iter().map(size).collect();
         rest.extend(self.ends_of_mixes().into_iter().map(|mix| {
             let most = *self.wishes.outstanding.end();
-            (Load { mix, outstanding: MIX_OUTSTANDING.min(most) }, Purpose::Mix)
+            (ProbeLoad { mix, outstanding: MIX_OUTSTANDING.min(most) }, Purpose::Mix)
         }));
         if self.repeats {
             rest.extend(self.repeated(points).into_iter().map(|load| (load, Purpose::Repeat)));
@@ -279,19 +279,19 @@ impl Plan {
     }
 
     /// Reads and, if there may be any, writes of the first mix's size, in order and anywhere.
-    fn ends_of_mixes(&self) -> Vec<Mix> {
+    fn ends_of_mixes(&self) -> Vec<LoadMix> {
         let size = self.wishes.mixes.first().map_or(4096, |mix| mix.size);
         let reads = if self.wishes.writes { [100, 0].as_slice() } else { &[100] };
         let of = |read_percent: &u32| {
             let read_percent = *read_percent;
-            [100, 0].map(|random_percent| Mix { size, read_percent, random_percent })
+            [100, 0].map(|random_percent| LoadMix { size, read_percent, random_percent })
         };
         if self.mixes { reads.iter().flat_map(of).collect() } else { Vec::new() }
     }
 
     /// Loads to repeat: the shallowest depth, one near the peak, and the deepest. Before the sweep is done, as many
     /// other loads stand for them.
-    fn repeated(&self, points: &[Point]) -> Vec<Load> {
+    fn repeated(&self, points: &[Point]) -> Vec<ProbeLoad> {
         let Some(mix) = self.wishes.mixes.first().copied() else { return Vec::new() };
         if !self.sweeps() {
             return Vec::new();
@@ -311,13 +311,13 @@ impl Plan {
         {
             all.push(*middle);
         }
-        all.into_iter().map(|outstanding| Load { mix, outstanding }).collect()
+        all.into_iter().map(|outstanding| ProbeLoad { mix, outstanding }).collect()
     }
 }
 
 /// The throughput of one load of a sweep.
-fn iops(points: &[Point], mix: Mix, outstanding: u32) -> Option<f64> {
-    let load = Load { mix, outstanding };
+fn iops(points: &[Point], mix: LoadMix, outstanding: u32) -> Option<f64> {
+    let load = ProbeLoad { mix, outstanding };
     let found = points.iter().find(|p| p.load == load && p.purpose == Purpose::Depth);
     found.map(|point| point.all.iops)
 }
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use crate::analysis::tests::point as made_up;
 
-    const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+    const READS: LoadMix = LoadMix { size: 4096, read_percent: 100, random_percent: 100 };
     const EVERY: [Purpose; 4] = [Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat];
 
     fn wishes(effort: Effort) -> Wishes {
@@ -343,15 +343,15 @@ mod tests {
         }
     }
 
-    fn point(load: Load, purpose: Purpose, iops: f64) -> Point {
+    fn point(load: ProbeLoad, purpose: Purpose, iops: f64) -> Point {
         let mut random = fastrand::Rng::with_seed(1);
-        let Load { mix, outstanding } = load;
+        let ProbeLoad { mix, outstanding } = load;
         Point { purpose, slices: Vec::new(), ..made_up(mix, outstanding, iops, 0.0, &mut random) }
     }
 
     /// Runs a plan on a target whose throughput is linear up to some depth. Returns the points, and the number of loads left before
     /// each, as the plan reports it.
-    fn run(plan: &mut Plan, knee: u32) -> (Vec<Point>, Vec<usize>) {
+    fn run(plan: &mut ProbePlan, knee: u32) -> (Vec<Point>, Vec<usize>) {
         let (mut points, mut left) = (Vec::new(), Vec::new());
         loop {
             left.push(plan.left(&points));
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_sweep_goes_up_until_throughput_is_flat_and_back_down_and_looks_closely() {
-        let (points, left) = run(&mut Plan::new(wishes(Effort::Usual), 1), 12);
+        let (points, left) = run(&mut ProbePlan::new(wishes(Effort::Usual), 1), 12);
         assert_eq!(depths(&points), [1, 4, 16, 64, 32, 8, 2, 11, 13, 12]);
         assert!(left.windows(2).all(|pair| pair[1] <= pair[0]), "{left:?}");
         assert_eq!(left.last(), Some(&0));
@@ -386,30 +386,30 @@ mod tests {
     #[test]
     fn all_means_to_the_end_and_a_range_its_ends() {
         let all = Wishes { all: true, ..wishes(Effort::Quick) };
-        assert_eq!(*depths(&run(&mut Plan::new(all, 1), 1).0).iter().max().unwrap(), 256);
+        assert_eq!(*depths(&run(&mut ProbePlan::new(all, 1), 1).0).iter().max().unwrap(), 256);
         let some = Wishes { outstanding: 3..=20, ..wishes(Effort::Quick) };
-        let (points, _) = run(&mut Plan::new(some, 1), 256);
+        let (points, _) = run(&mut ProbePlan::new(some, 1), 256);
         assert_eq!(depths(&points)[..5], [3, 8, 20, 16, 4]);
         let one = Wishes { outstanding: 5..=5, ..wishes(Effort::Usual) };
-        let (points, left) = run(&mut Plan::new(one, 1), 256);
+        let (points, left) = run(&mut ProbePlan::new(one, 1), 256);
         assert_eq!((depths(&points), left.last()), (vec![5], Some(&0)));
     }
 
     #[test]
     fn too_little_time_leaves_out_what_matters_least_and_says_so() {
-        let mut plan = Plan::new(wishes(Effort::Usual), 1);
+        let mut plan = ProbePlan::new(wishes(Effort::Usual), 1);
         let all = plan.left(&[]);
         assert!(plan.shrink(all).is_empty());
         assert_eq!(plan.shrink(20), [LeftOut::LoadsNearKnee, LeftOut::Mixes, LeftOut::InnerSizes]);
         assert!(plan.left(&[]) <= 20);
-        let mut plan = Plan::new(wishes(Effort::Usual), 1);
+        let mut plan = ProbePlan::new(wishes(Effort::Usual), 1);
         assert_eq!(plan.shrink(0).last(), Some(&LeftOut::Depths));
         assert_eq!(depths(&run(&mut plan, 256).0), [1, 4, 16, 64, 256]);
     }
 
     #[test]
     fn a_load_of_which_nothing_came_back_is_not_tried_for_ever() {
-        let mut plan = Plan::new(wishes(Effort::Usual), 1);
+        let mut plan = ProbePlan::new(wishes(Effort::Usual), 1);
         let mut tries = 0;
         while plan.next(&[]).is_some() {
             tries += 1;
@@ -421,7 +421,7 @@ mod tests {
     fn mixes_have_writes_only_if_there_may_be_any() {
         let count = |writes| {
             let wishes = Wishes { purposes: vec![Purpose::Mix], writes, ..wishes(Effort::Usual) };
-            run(&mut Plan::new(wishes, 1), 8).0.len()
+            run(&mut ProbePlan::new(wishes, 1), 8).0.len()
         };
         assert_eq!((count(false), count(true)), (2, 4));
     }
@@ -430,7 +430,7 @@ mod tests {
     fn ellings_experiment_is_run_as_it_is_in_place_of_all_questions() {
         for (writes, kinds) in [(false, &[100][..]), (true, &[100, 0])] {
             let wishes = Wishes { elling: true, writes, ..wishes(Effort::Usual) };
-            let mut plan = Plan::new(wishes, 7);
+            let mut plan = ProbePlan::new(wishes, 7);
             assert_eq!(plan.left(&[]), kinds.len() * ELLING.len());
             let run = std::iter::from_fn(|| plan.next(&[]));
             let run: Vec<_> =
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn the_order_of_the_rest_follows_from_the_seed() {
         let of = |seed| {
-            let (points, _) = run(&mut Plan::new(wishes(Effort::Usual), seed), 12);
+            let (points, _) = run(&mut ProbePlan::new(wishes(Effort::Usual), seed), 12);
             points.iter().map(|p| p.load).collect::<Vec<_>>()
         };
         assert_eq!(of(1), of(1));

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::{Load, Purpose};
+use crate::load::{ProbeLoad, Purpose};
 
 /// Measurement of one load after its warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Load of the point.
     #[serde(flatten)]
-    pub load: Load,
+    pub load: ProbeLoad,
     /// The question that the load answers.
     pub purpose: Purpose,
     /// Length of the warm-up, which is dropped, in seconds.
@@ -23,20 +23,20 @@ pub struct Point {
     /// Throughput times latency over the number of outstanding IOs asked for, less one: 0 where Little's law holds exactly.
     pub little_error: f64,
     /// Reads and writes together.
-    pub all: Measured,
+    pub all: KindMeasured,
     /// Reads, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reads: Option<Measured>,
+    pub reads: Option<KindMeasured>,
     /// Writes, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub writes: Option<Measured>,
+    pub writes: Option<KindMeasured>,
     /// Slices of equal length of the time measured, in order. Confidence intervals are computed from them.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<TimeSlice>,
 }
 
 /// IOs of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct KindMeasured {
     /// Number of completed IOs.
     pub ios: u64,
     /// Completed IOs per second.
@@ -72,7 +72,7 @@ pub struct Bucket {
 
 /// A slice of the time measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Slice {
+pub struct TimeSlice {
     /// Length of the slice, in seconds.
     pub seconds: f64,
     /// Completed IOs per second.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::findings::Estimate;
-use crate::load::{Load, Mix};
+use crate::findings::IntervalEstimate;
+use crate::load::{LoadMix, ProbeLoad};
 
 /// Something that may be between the probe and the medium, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,34 +38,34 @@ pub enum Suspect {
 #[allow(missing_docs)] // The names of the fields say it.
 pub enum Evidence {
     /// One IO at a time takes less than any medium does.
-    TooFast { mix: Mix, mean_ms: f64 },
+    TooFast { mix: LoadMix, mean_ms: f64 },
     /// A part of the IOs takes up to `up_to_ms`, and all others at least `from_ms`.
-    TwoKinds { mix: Mix, outstanding: u32, fast: f64, up_to_ms: f64, from_ms: f64 },
+    TwoKinds { mix: LoadMix, outstanding: u32, fast: f64, up_to_ms: f64, from_ms: f64 },
     /// Latency falls while one load runs.
-    LatencyFalls { mix: Mix, outstanding: u32, first_ms: f64, last_ms: f64 },
+    LatencyFalls { mix: LoadMix, outstanding: u32, first_ms: f64, last_ms: f64 },
     /// Writes take far less than the same reads.
-    WritesBeforeReads { mix: Mix, outstanding: u32, writes_ms: f64, reads_ms: f64 },
+    WritesBeforeReads { mix: LoadMix, outstanding: u32, writes_ms: f64, reads_ms: f64 },
     /// Throughput falls while one load runs, in IOPS.
     ThroughputFalls { outstanding: u32, first_iops: f64, last_iops: f64 },
     /// Sequential reads take far less than random ones.
-    ReadAhead { mix: Mix, outstanding: u32, sequential_ms: f64, random_ms: f64 },
+    ReadAhead { mix: LoadMix, outstanding: u32, sequential_ms: f64, random_ms: f64 },
     /// Throughput stays at a round number of IOPS from a number of outstanding IOs on.
-    RoundIops { mix: Mix, from_outstanding: f64, iops: f64 },
+    RoundIops { mix: LoadMix, from_outstanding: f64, iops: f64 },
     /// Throughput stays at a round number of bytes a second from a number of outstanding IOs on.
-    RoundRate { mix: Mix, from_outstanding: f64, bytes_per_s: f64 },
+    RoundRate { mix: LoadMix, from_outstanding: f64, bytes_per_s: f64 },
 }
 
 /// Question that the points of a probe cannot answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 #[allow(missing_docs)] // The names of the fields say it.
-pub enum Unknown {
+pub enum OpenQuestion {
     /// The knee: no mix was run with more than one number outstanding.
     NoSweep,
     /// The knee of a mix: the sweep did not go far enough beyond it.
-    KneeBeyond { mix: Mix, deepest: f64, growth: Option<Growth> },
+    KneeBeyond { mix: LoadMix, deepest: f64, growth: Option<Growth> },
     /// Exact position of the knee of a mix: `part` of the peak is reached within a wide interval of latency.
-    KneeUnsure { mix: Mix, part: f64, within: f64 },
+    KneeUnsure { mix: LoadMix, part: f64, within: f64 },
     /// Behaviour of writes: none were allowed.
     Writes,
     /// Cost of size: too few sizes were run.
@@ -73,9 +73,9 @@ pub enum Unknown {
     /// Cost of sizes between those that were run: a straight line misses one by this part.
     SizesBetween { off: f64 },
     /// Long-term result of some loads: they never settled. The first, and the number of others.
-    Unsettled { load: Load, more: u32 },
+    Unsettled { load: ProbeLoad, more: u32 },
     /// Whether the load was the one asked for: another number was outstanding.
-    OtherLoad { load: Load, outstanding: f64 },
+    OtherLoad { load: ProbeLoad, outstanding: f64 },
     /// Repeatability of the probe: nothing was run twice.
     Repeatability,
     /// Joint throughput of several hosts.
@@ -87,7 +87,7 @@ pub enum Unknown {
     /// The loads that were left when the time was up.
     TimeUp,
     /// Loads after one at which the target failed.
-    TargetFailed { load: Load, error: String },
+    TargetFailed { load: ProbeLoad, error: String },
 }
 
 /// Growth of throughput over the second half of a sweep, as a fraction.
@@ -123,9 +123,9 @@ pub enum LeftOut {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 #[allow(missing_docs)] // The names of the fields say it.
-pub enum Why {
+pub enum AdviceReason {
     /// The knee: `part` of the peak's throughput.
-    Knee { mix: Mix, part: f64, peak_iops: f64, latency_ms: Estimate, outstanding: f64 },
+    Knee { mix: LoadMix, part: f64, peak_iops: f64, latency_ms: IntervalEstimate, outstanding: f64 },
     /// Gain of the deepest load in throughput over the threshold, as a fraction, and its latency over the
     /// threshold.
     LittleBeyond { outstanding: f64, gain: f64, latency_ratio: f64 },
@@ -136,16 +136,16 @@ pub enum Why {
     /// Outstanding IOs at the threshold, of the whole cluster, and the window that leaves room for them.
     Outstanding { outstanding: f64, window: f64 },
     /// Several mixes were swept; the advice is for the first.
-    FirstMix { mix: Mix },
+    FirstMix { mix: LoadMix },
     /// The knee of another mix.
-    OtherKnee { mix: Mix, latency_ms: f64, outstanding: f64 },
+    OtherKnee { mix: LoadMix, latency_ms: f64, outstanding: f64 },
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MIX: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+    const MIX: LoadMix = LoadMix { size: 4096, read_percent: 100, random_percent: 100 };
 
     fn again<T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug>(value: &T) {
         let text = serde_json::to_string(value).unwrap();
@@ -159,9 +159,12 @@ mod tests {
         again(&suspicion);
         let text = serde_json::to_string(&suspicion).unwrap();
         assert!(text.contains(r#""what":"limit","evidence":[{"reason":"round-iops","#), "{text}");
-        again(&Unknown::KneeBeyond { mix: MIX, deepest: 4.0, growth: None });
-        again(&Unknown::LeftOut { time_s: 20.0, what: vec![LeftOut::Mixes] });
-        again(&Why::FirstMix { mix: MIX });
-        assert_eq!(serde_json::to_string(&Unknown::NoSweep).unwrap(), r#"{"reason":"no-sweep"}"#);
+        again(&OpenQuestion::KneeBeyond { mix: MIX, deepest: 4.0, growth: None });
+        again(&OpenQuestion::LeftOut { time_s: 20.0, what: vec![LeftOut::Mixes] });
+        again(&AdviceReason::FirstMix { mix: MIX });
+        assert_eq!(
+            serde_json::to_string(&OpenQuestion::NoSweep).unwrap(),
+            r#"{"reason":"no-sweep"}"#
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use hdrhistogram::Histogram;
 
-use crate::load::{Load, Purpose};
-use crate::point::{Bucket, Measured, Point, Slice};
+use crate::load::{ProbeLoad, Purpose};
+use crate::point::{Bucket, KindMeasured, Point, TimeSlice};
 use crate::steady::{Steadiness, judge};
 
 /// Most slices of a point. They are enough to draw confidence from, and each is long enough to be independent of
@@ -26,7 +26,7 @@ pub struct Bin {
 
 /// IOs of one kind, from the first on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct KindTotals {
     /// Number of completed IOs.
     pub ios: u64,
     /// Their latencies added up, in milliseconds.
@@ -39,9 +39,9 @@ pub struct Totals {
     pub bins: Vec<Bin>,
 }
 
-impl Totals {
+impl KindTotals {
     /// The IOs that completed after `earlier` was taken.
-    fn since(&self, earlier: &Totals) -> Totals {
+    fn since(&self, earlier: &KindTotals) -> KindTotals {
         let mut before = earlier.bins.iter().peekable();
         let mut bins = Vec::new();
         for bin in &self.bins {
@@ -56,7 +56,7 @@ impl Totals {
         let bound = bins.last().map_or(0.0, |bin| bin.up_to as f64 / 1e6);
         let max_ms =
             if self.max_ms > earlier.max_ms { self.max_ms } else { bound.min(self.max_ms) };
-        Totals {
+        KindTotals {
             ios: self.ios.saturating_sub(earlier.ios),
             sum_ms: self.sum_ms - earlier.sum_ms,
             squares: self.squares - earlier.squares,
@@ -66,7 +66,7 @@ impl Totals {
     }
 
     /// The sum of two totals.
-    fn and(&self, other: &Totals) -> Totals {
+    fn and(&self, other: &KindTotals) -> KindTotals {
         let mut bins = [self.bins.as_slice(), other.bins.as_slice()].concat();
         bins.sort_unstable_by_key(|bin| bin.middle);
         bins.dedup_by(|next, bin| {
@@ -74,7 +74,7 @@ impl Totals {
             bin.ios += if same { next.ios } else { 0 };
             same
         });
-        Totals {
+        KindTotals {
             ios: self.ios + other.ios,
             sum_ms: self.sum_ms + other.sum_ms,
             squares: self.squares + other.squares,
@@ -96,10 +96,10 @@ impl Totals {
         found.map_or(0.0, |bin| bin.middle as f64 / 1e6).min(self.max_ms)
     }
 
-    fn measured(&self, seconds: f64, size: u64) -> Option<Measured> {
+    fn measured(&self, seconds: f64, size: u64) -> Option<KindMeasured> {
         let mean_ms = (self.ios > 0).then(|| self.sum_ms / self.ios as f64)?;
         let iops = self.ios as f64 / seconds;
-        Some(Measured {
+        Some(KindMeasured {
             ios: self.ios,
             iops,
             bytes_per_s: iops * size as f64,
@@ -170,14 +170,14 @@ impl Counter {
 
     /// All IOs that were counted.
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> KindTotals {
         let bin = |value: u64, ios| Bin {
             middle: self.histogram.median_equivalent(value),
             up_to: self.histogram.highest_equivalent(value),
             ios,
         };
         let recorded = self.histogram.iter_recorded();
-        Totals {
+        KindTotals {
             ios: self.histogram.len(),
             sum_ms: self.sum_ms,
             squares: self.squares,
@@ -189,42 +189,42 @@ impl Counter {
 
 /// Counters of a load at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct LoadSnapshot {
     /// Since the load began, in seconds.
     pub at_s: f64,
     /// Reads since the load began.
-    pub reads: Totals,
+    pub reads: KindTotals,
     /// Writes since the load began.
-    pub writes: Totals,
+    pub writes: KindTotals,
     /// Bytes that were written and are in a cache only; 0 where the driver cannot tell.
     pub unwritten: u64,
 }
 
 /// The IOs between two snapshots.
-fn between(earlier: &Snapshot, later: &Snapshot) -> Slice {
-    let count = |s: &Snapshot| s.reads.ios + s.writes.ios;
-    let sum = |s: &Snapshot| s.reads.sum_ms + s.writes.sum_ms;
+fn between(earlier: &LoadSnapshot, later: &LoadSnapshot) -> TimeSlice {
+    let count = |s: &LoadSnapshot| s.reads.ios + s.writes.ios;
+    let sum = |s: &LoadSnapshot| s.reads.sum_ms + s.writes.sum_ms;
     let seconds = later.at_s - earlier.at_s;
     let ios = count(later).saturating_sub(count(earlier));
     let mean_ms = (ios > 0).then(|| (sum(later) - sum(earlier)) / ios as f64);
-    Slice { seconds, iops: ios as f64 / seconds, mean_ms }
+    TimeSlice { seconds, iops: ios as f64 / seconds, mean_ms }
 }
 
 /// Snapshots of one load in order of time, the first of its beginning.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    snapshots: Vec<Snapshot>,
+    snapshots: Vec<LoadSnapshot>,
 }
 
 impl Default for Recording {
     fn default() -> Recording {
-        Recording { snapshots: vec![Snapshot::default()] }
+        Recording { snapshots: vec![LoadSnapshot::default()] }
     }
 }
 
 impl Recording {
     /// Appends a snapshot, unless it is no later than the last.
-    pub fn push(&mut self, snapshot: Snapshot) {
+    pub fn push(&mut self, snapshot: LoadSnapshot) {
         if snapshot.at_s > self.seconds() {
             self.snapshots.push(snapshot);
         }
@@ -244,13 +244,13 @@ impl Recording {
 
     /// All snapshots, in the order of time.
     #[must_use]
-    pub fn snapshots(&self) -> &[Snapshot] {
+    pub fn snapshots(&self) -> &[LoadSnapshot] {
         &self.snapshots
     }
 
     /// The IOs between each two snapshots.
     #[must_use]
-    pub fn slices(&self) -> Vec<Slice> {
+    pub fn slices(&self) -> Vec<TimeSlice> {
         self.snapshots.windows(2).map(|pair| between(&pair[0], &pair[1])).collect()
     }
 
@@ -271,13 +271,13 @@ impl Recording {
     /// Whether an IO has completed after the warm-up, so that there is a point.
     #[must_use]
     pub fn is_measured(&self, verdict: Steadiness) -> bool {
-        let ios = |snapshot: &Snapshot| snapshot.reads.ios + snapshot.writes.ios;
+        let ios = |snapshot: &LoadSnapshot| snapshot.reads.ios + snapshot.writes.ios;
         self.snapshots.get(verdict.warmup).is_some_and(|first| self.ios() > ios(first))
     }
 
     /// Reduces the recording to a point, without its warm-up. `None` if no IO completed after that.
     #[must_use]
-    pub fn point(&self, load: Load, purpose: Purpose, verdict: Steadiness) -> Option<Point> {
+    pub fn point(&self, load: ProbeLoad, purpose: Purpose, verdict: Steadiness) -> Option<Point> {
         let slices = self.snapshots.len().checked_sub(1 + verdict.warmup)?;
         let group = slices.div_ceil(SLICES);
         let whole = slices.checked_div(group)?;
@@ -286,8 +286,8 @@ impl Recording {
         let seconds = last.at_s - first.at_s;
         let (reads, writes) = (last.reads.since(&first.reads), last.writes.since(&first.writes));
         let all = reads.and(&writes);
-        let measured = |totals: &Totals| totals.measured(seconds, load.mix.size);
-        let edges: Vec<&Snapshot> = self.snapshots[from..].iter().step_by(group).collect();
+        let measured = |totals: &KindTotals| totals.measured(seconds, load.mix.size);
+        let edges: Vec<&LoadSnapshot> = self.snapshots[from..].iter().step_by(group).collect();
         let outstanding = all.sum_ms / 1e3 / seconds;
         Some(Point {
             load,
@@ -308,15 +308,15 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Mix;
+    use crate::load::LoadMix;
 
-    fn totals(bins: &[(u64, u64)], max_ms: f64) -> Totals {
+    fn totals(bins: &[(u64, u64)], max_ms: f64) -> KindTotals {
         let bins: Vec<Bin> = bins
             .iter()
             .map(|&(ms, ios)| Bin { middle: ms * 1_000_000, up_to: ms * 1_010_000, ios })
             .collect();
         let ms = |bin: &Bin| bin.middle as f64 / 1e6;
-        Totals {
+        KindTotals {
             ios: bins.iter().map(|bin| bin.ios).sum(),
             sum_ms: bins.iter().map(|bin| ms(bin) * bin.ios as f64).sum(),
             squares: bins.iter().map(|bin| ms(bin).powi(2) * bin.ios as f64).sum(),
@@ -325,9 +325,9 @@ mod tests {
         }
     }
 
-    fn load(outstanding: u32) -> Load {
-        let mix = Mix { size: 4096, read_percent: 50, random_percent: 100 };
-        Load { mix, outstanding }
+    fn load(outstanding: u32) -> ProbeLoad {
+        let mix = LoadMix { size: 4096, read_percent: 50, random_percent: 100 };
+        ProbeLoad { mix, outstanding }
     }
 
     #[test]
@@ -335,19 +335,19 @@ mod tests {
         let early = totals(&[(1, 10), (3, 5), (90, 1)], 90.5);
         let late = totals(&[(1, 10), (2, 70), (3, 20), (90, 1)], 90.5);
         let since = late.since(&early);
-        assert_eq!(since, Totals { max_ms: 3.03, ..totals(&[(2, 70), (3, 15)], 0.0) });
-        assert_eq!(late.since(&Totals::default()), late);
+        assert_eq!(since, KindTotals { max_ms: 3.03, ..totals(&[(2, 70), (3, 15)], 0.0) });
+        assert_eq!(late.since(&KindTotals::default()), late);
     }
 
     #[test]
     fn a_point_is_what_was_measured_after_its_warm_up() {
         let mut recording = Recording::default();
-        let moment = |at_s, reads, writes| Snapshot { at_s, reads, writes, unwritten: 0 };
+        let moment = |at_s, reads, writes| LoadSnapshot { at_s, reads, writes, unwritten: 0 };
         let slow = totals(&[(50, 100)], 50.2);
-        recording.push(moment(1.0, slow.clone(), Totals::default()));
+        recording.push(moment(1.0, slow.clone(), KindTotals::default()));
         let after = totals(&[(1, 900), (9, 100), (50, 100)], 50.2);
         recording.push(moment(2.0, after.clone(), totals(&[(4, 500)], 4.0)));
-        recording.push(moment(2.0, Totals::default(), Totals::default()));
+        recording.push(moment(2.0, KindTotals::default(), KindTotals::default()));
         let verdict = Steadiness { warmup: 1, steady: true, precision: 0.01 };
         let point = recording.point(load(4), Purpose::Depth, verdict).unwrap();
         assert_eq!((point.warmup_s, point.measured_s, point.settled), (1.0, 1.0, true));
@@ -370,7 +370,7 @@ mod tests {
         let mut recording = Recording::default();
         let verdict = Steadiness { warmup: 0, steady: true, precision: 0.01 };
         assert!(recording.point(load(1), Purpose::Depth, verdict).is_none());
-        recording.push(Snapshot { at_s: 1.0, ..Snapshot::default() });
+        recording.push(LoadSnapshot { at_s: 1.0, ..LoadSnapshot::default() });
         assert!(recording.point(load(1), Purpose::Depth, verdict).is_none());
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let mut recording = Recording::default();
         for second in 1..=100 {
             let reads = totals(&[(10, 100 * second)], 10.0);
-            recording.push(Snapshot { at_s: second as f64, reads, ..Snapshot::default() });
+            recording.push(LoadSnapshot { at_s: second as f64, reads, ..LoadSnapshot::default() });
         }
         let verdict = Steadiness { warmup: 3, steady: true, precision: 0.01 };
         let point = recording.point(load(1), Purpose::Depth, verdict).unwrap();

@@ -3,12 +3,12 @@
 use std::time::{Instant, SystemTime};
 
 use crate::analysis;
-use crate::document::{End, FORMAT, Kind, ProbeDocument, TargetInfo};
-use crate::driver::{Allowance, Driven, Driver, Moment, Watch};
-use crate::load::{Load, Purpose};
-use crate::plan::Plan;
+use crate::document::{FORMAT, ProbeDocument, ProbeEnd, TargetInfo, TargetKind};
+use crate::driver::{Driven, LoadDriver, Moment, TimeAllowance, Watch};
+use crate::load::{ProbeLoad, Purpose};
+use crate::plan::ProbePlan;
 use crate::point::Point;
-use crate::reasons::Unknown;
+use crate::reasons::OpenQuestion;
 
 /// Shortest run of a load, in seconds.
 pub const LEAST_PER_LOAD_S: f64 = 2.0;
@@ -30,9 +30,9 @@ const ROOM: f64 = 1.1;
 
 /// Progress of a probe.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
+pub struct ProbeProgress<'a> {
     /// The load that is being run.
-    pub load: &'a Load,
+    pub load: &'a ProbeLoad,
     /// Number of loads that have been run.
     pub done: usize,
     /// Largest number of loads still to run, this one included.
@@ -48,13 +48,13 @@ pub struct Progress<'a> {
 /// Receiver of a probe's progress.
 pub trait Watcher {
     /// Takes in the progress, several times a second. Returns whether to stop the probe.
-    fn progress(&mut self, _: &Progress<'_>) -> bool {
+    fn progress(&mut self, _: &ProbeProgress<'_>) -> bool {
         false
     }
     /// Takes in the point of a load that was measured.
     fn measured(&mut self, _: &Point) {}
     /// Takes in a question that the probe will not answer, as soon as that is known.
-    fn note(&mut self, _: &Unknown) {}
+    fn note(&mut self, _: &OpenQuestion) {}
 }
 
 /// A watcher that ignores all and stops nothing.
@@ -65,9 +65,9 @@ pub struct Probe<'a> {
     /// Name, kind and size of the target.
     pub target: TargetInfo,
     /// Driver of the target.
-    pub driver: &'a mut dyn Driver,
+    pub driver: &'a mut dyn LoadDriver,
     /// Plan of the loads to run.
-    pub plan: Plan,
+    pub plan: ProbePlan,
     /// Bound on its time, in seconds of the target's own clock. `None`: unbounded.
     pub time: Option<f64>,
     /// Seed of offsets and kinds of IOs.
@@ -82,29 +82,29 @@ impl Probe<'_> {
         if let Some(time) = self.time {
             let left_out = self.plan.shrink((time / LEAST_PER_LOAD_S) as usize);
             if !left_out.is_empty() {
-                notes.push(Unknown::LeftOut { time_s: time, what: left_out });
+                notes.push(OpenQuestion::LeftOut { time_s: time, what: left_out });
             }
         }
         notes.iter().for_each(|note| watcher.note(note));
         let mut points = Vec::new();
         let mut clock = Clock { began: Instant::now(), virtual_s: None, silent_s: 0.0 };
-        if self.target.kind == Kind::Model {
+        if self.target.kind == TargetKind::Model {
             clock.virtual_s = Some(0.0);
         }
         let end = loop {
             let left = self.plan.left(&points);
             let time_left = self.time.map(|time| time - clock.now());
             if time_left.is_some_and(|time| time < LEAST_PER_LOAD_S) && left > 0 {
-                notes.push(Unknown::TimeUp);
-                break End::Time;
+                notes.push(OpenQuestion::TimeUp);
+                break ProbeEnd::Time;
             }
-            let Some((load, purpose)) = self.plan.next(&points) else { break End::Complete };
+            let Some((load, purpose)) = self.plan.next(&points) else { break ProbeEnd::Complete };
             let mut stop = false;
             let mut watch = |moment: Moment| {
                 let Moment { load_s, silent_s } = moment;
                 let left_s = time_left.map(|time| (time - load_s).max(0.0));
                 let done = points.len();
-                let progress = Progress { load: &load, done, left, load_s, silent_s, left_s };
+                let progress = ProbeProgress { load: &load, done, left, load_s, silent_s, left_s };
                 stop = watcher.progress(&progress);
                 stop
             };
@@ -112,9 +112,9 @@ impl Probe<'_> {
             let driven = match self.drive(of, points.len(), time_left, left, &mut watch) {
                 Ok(driven) => driven,
                 Err(error) => {
-                    notes.push(Unknown::TargetFailed { load, error });
+                    notes.push(OpenQuestion::TargetFailed { load, error });
                     watcher.note(&notes[notes.len() - 1]);
-                    break End::Failed;
+                    break ProbeEnd::Failed;
                 }
             };
             clock.pass(driven.recording.seconds(), driven.silent_s);
@@ -123,7 +123,7 @@ impl Probe<'_> {
                 points.push(point);
             }
             if stop {
-                break End::Aborted;
+                break ProbeEnd::Aborted;
             }
         };
         self.target.writes = points.iter().any(|point| point.writes.is_some());
@@ -143,7 +143,7 @@ impl Probe<'_> {
 
     fn drive(
         &mut self,
-        (load, purpose): (&Load, Purpose),
+        (load, purpose): (&ProbeLoad, Purpose),
         number: usize,
         time_left: Option<f64>,
         left: usize,
@@ -151,19 +151,19 @@ impl Probe<'_> {
     ) -> Result<Driven, String> {
         let swept = self.plan.sweeps() && matches!(purpose, Purpose::Depth | Purpose::Repeat);
         let precision = match self.target.kind {
-            Kind::Model if swept => PRECISION_OF_MODELS_SWEPT,
-            Kind::Model => PRECISION_OF_MODELS,
+            TargetKind::Model if swept => PRECISION_OF_MODELS_SWEPT,
+            TargetKind::Model => PRECISION_OF_MODELS,
             _ => PRECISION,
         };
         let allowance = match time_left {
-            None => Allowance { least_s: 0.0, most_s: f64::INFINITY, precision },
+            None => TimeAllowance { least_s: 0.0, most_s: f64::INFINITY, precision },
             Some(time) => {
                 let share = time / left.max(1) as f64;
                 // Each load still to come keeps its shortest run, and time to begin and end it.
                 let others = ROOM * LEAST_PER_LOAD_S * (left.max(1) - 1) as f64;
                 let most_s = (MOST_OF_SHARE * share).min(time - others).max(LEAST_PER_LOAD_S);
                 let least_s = (LEAST_OF_SHARE * share).max(LEAST_PER_LOAD_S).min(most_s);
-                Allowance { least_s, most_s, precision }
+                TimeAllowance { least_s, most_s, precision }
             }
         };
         // Loads need different seeds, by any mixing. fio takes 32 bits.

@@ -3,7 +3,7 @@
 //! The end of the warm-up is found by MSER (White 1997). MSER drops as many slices from the front as minimise the standard error
 //! of the rest's mean. The rest is steady if it has no trend: the means of its two halves agree within chance.
 
-use crate::point::Slice;
+use crate::point::TimeSlice;
 use crate::sample::{self, spread};
 
 /// Least number of slices after the warm-up: fewer allow no judgement.
@@ -38,7 +38,7 @@ pub struct Steadiness {
 
 /// Judges a load by its slices, of which at least `least_warmup` always count as warm-up.
 #[must_use]
-pub(crate) fn judge(slices: &[Slice], least_warmup: usize) -> Steadiness {
+pub(crate) fn judge(slices: &[TimeSlice], least_warmup: usize) -> Steadiness {
     let iops: Vec<f64> = slices.iter().map(|slice| slice.iops).collect();
     // A slice without an IO has no latency; the latency of the slice before is used.
     let mut last = slices.iter().find_map(|slice| slice.mean_ms).unwrap_or(0.0);
@@ -101,10 +101,10 @@ mod tests {
     use super::*;
 
     /// Slices of a second of a closed loop of 8.
-    fn closed(iops: impl IntoIterator<Item = f64>) -> Vec<Slice> {
+    fn closed(iops: impl IntoIterator<Item = f64>) -> Vec<TimeSlice> {
         let slice = |iops: f64| {
             let iops = iops.floor();
-            Slice { seconds: 1.0, iops, mean_ms: (iops > 0.0).then(|| 8000.0 / iops) }
+            TimeSlice { seconds: 1.0, iops, mean_ms: (iops > 0.0).then(|| 8000.0 / iops) }
         };
         iops.into_iter().map(slice).collect()
     }

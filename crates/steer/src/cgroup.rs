@@ -26,12 +26,12 @@ pub mod sharing;
 pub mod vms;
 mod walk;
 
-pub use caps::HeldBy;
-pub use demand::{Begun, Demand, Demands};
+pub use caps::CapReason;
+pub use demand::{Begun, Demands, IoDemand};
 pub use files::{ChangedSetting, ShareError};
 pub(crate) use files::{TAKE_BACK_IO, io_is_used};
 pub use level::{Want, level};
 pub use pattern::{Pattern, glob};
-pub use sharing::{Allowance, Means, Sharing};
-pub use vms::{Change, NoVms, Unused, Vm, VmKey, VmPattern, Vms};
+pub use sharing::{HostAllowance, Means, Sharing};
+pub use vms::{CgroupVm, CgroupVms, NoVms, Unused, VmKey, VmPattern, VmsChange};
 pub use walk::Stranger;

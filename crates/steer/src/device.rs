@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::DevNum;
 use crate::measure::Watched;
-use crate::refusal::{Refusal, Why, by_name, slaves, sysfs_dir};
+use crate::refusal::{SteerRefusal, SteerRefusalReason, by_name, slaves, sysfs_dir};
 use crate::sysfs::{self, SysError};
 
 /// A device whose queues can be steered.
@@ -37,12 +37,12 @@ pub struct Queue {
     /// Directory of the disk in sysfs.
     pub dir: PathBuf,
     /// Kind of the disk.
-    pub kind: Kind,
+    pub kind: QueueKind,
 }
 
 /// Kind of disk that a queue belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QueueKind {
     /// A SCSI disk: a LUN.
     Scsi {
         /// Directory of its adapter in sysfs.
@@ -56,8 +56,8 @@ pub enum Kind {
 
 impl Device {
     /// Resolves a path: a device node, or a disk's directory in sysfs.
-    pub fn resolve(root: &Path, path: &Path) -> Result<Device, Refusal> {
-        let refuse = |why| Refusal { path: path.to_owned(), why };
+    pub fn resolve(root: &Path, path: &Path) -> Result<Device, SteerRefusal> {
+        let refuse = |why| SteerRefusal { path: path.to_owned(), why };
         let dir = sysfs_dir(root, path).map_err(refuse)?;
         let mut through = Vec::new();
         let dir = descend(&dir, &mut through).map_err(refuse)?;
@@ -65,19 +65,19 @@ impl Device {
     }
 
     /// A disk or a multipath device, by its directory in sysfs.
-    fn at(root: &Path, dir: PathBuf, through: Vec<String>) -> Result<Device, Why> {
+    fn at(root: &Path, dir: PathBuf, through: Vec<String>) -> Result<Device, SteerRefusalReason> {
         let name = name_of(&dir);
         let number = sysfs::number(&dir.join("dev")).map_err(unreadable)?;
         let (multipath, queues) = if is_multipath(&dir) {
             let mapped = sysfs::read(&dir.join("dm/name")).map_err(unreadable)?;
             let paths = paths(&dir)?;
             if paths.is_empty() {
-                return Err(Why::Unfit(format!("{name} has no path left")));
+                return Err(SteerRefusalReason::Unfit(format!("{name} has no path left")));
             }
             (Some(mapped), paths)
         } else {
             if let Some(above) = multipath_above(&dir) {
-                return Err(Why::Unfit(format!(
+                return Err(SteerRefusalReason::Unfit(format!(
                     "{name} is a path of the multipath device {above}: steer that"
                 )));
             }
@@ -104,13 +104,13 @@ impl Device {
 
 impl Queue {
     /// The disk with this directory in sysfs.
-    fn at(dir: &Path) -> Result<Queue, Why> {
+    fn at(dir: &Path) -> Result<Queue, SteerRefusalReason> {
         let name = name_of(dir);
         if let Some(what) = by_name(&name) {
-            return Err(Why::Unfit(format!("{name} {what}")));
+            return Err(SteerRefusalReason::Unfit(format!("{name} {what}")));
         }
         if is_native_multipath(dir) {
-            return Err(Why::Unfit(format!(
+            return Err(SteerRefusalReason::Unfit(format!(
                 "{name} is an NVMe disk whose paths the kernel hides: they can be neither steered nor measured one by \
                  one; boot with nvme_core.multipath=N and use the device mapper's multipath"
             )));
@@ -118,15 +118,17 @@ impl Queue {
         let is =
             |file: &str, value: &str| sysfs::read_any(&dir.join(file)).as_deref() == Some(value);
         if is("removable", "1") {
-            return Err(Why::Unfit(format!(
+            return Err(SteerRefusalReason::Unfit(format!(
                 "{name} is removable: it is no volume that hosts share"
             )));
         }
         if is("size", "0") {
-            return Err(Why::Unfit(format!("{name} has no size: nothing is attached to it")));
+            return Err(SteerRefusalReason::Unfit(format!(
+                "{name} has no size: nothing is attached to it"
+            )));
         }
         if !dir.join("mq").is_dir() {
-            return Err(Why::Unfit(format!(
+            return Err(SteerRefusalReason::Unfit(format!(
                 "{name} hands its IOs on one by one and has no queue of its own: nothing to set"
             )));
         }
@@ -138,8 +140,8 @@ impl Queue {
     #[must_use]
     pub fn describe(&self) -> String {
         match &self.kind {
-            Kind::Scsi { driver, .. } => format!("SCSI ({driver})"),
-            Kind::BlkMq => {
+            QueueKind::Scsi { driver, .. } => format!("SCSI ({driver})"),
+            QueueKind::BlkMq => {
                 // The device of an NVMe namespace is its controller, whose own device is on a bus.
                 let driver = ["device/driver", "device/device/driver"];
                 let driver =
@@ -196,16 +198,16 @@ impl Queue {
 }
 
 /// The current paths of a multipath device.
-pub(crate) fn paths(dir: &Path) -> Result<Vec<Queue>, Why> {
+pub(crate) fn paths(dir: &Path) -> Result<Vec<Queue>, SteerRefusalReason> {
     slaves(dir)?.iter().map(|below| Queue::at(below)).collect()
 }
 
 /// Descends from a block device to the disk or multipath device at which its IOs end.
-fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
+fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, SteerRefusalReason> {
     let name = name_of(dir);
     if dir.join("partition").exists() {
         through.push(name);
-        let disk = dir.parent().ok_or_else(Why::not_block)?;
+        let disk = dir.parent().ok_or_else(SteerRefusalReason::not_block)?;
         return descend(disk, through);
     }
     if !dir.join("dm").is_dir() || is_multipath(dir) {
@@ -224,12 +226,14 @@ fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
     let mut below: Vec<String> = ends.iter().map(|(end, _)| name_of(end)).collect();
     below.sort();
     match (ends.pop(), ends.is_empty()) {
-        (None, _) => Err(Why::Unfit(format!("{shown} lies on no disk: nothing to steer"))),
+        (None, _) => {
+            Err(SteerRefusalReason::Unfit(format!("{shown} lies on no disk: nothing to steer")))
+        }
         (Some((end, way)), true) => {
             through.extend(way);
             Ok(end)
         }
-        (Some(_), false) => Err(Why::Unfit(format!(
+        (Some(_), false) => Err(SteerRefusalReason::Unfit(format!(
             "{shown} lies on several disks ({}): their queues fill unevenly, so that no split of one window is right; \
              steer each of them as a volume of its own",
             below.join(", ")
@@ -255,19 +259,19 @@ fn is_native_multipath(dir: &Path) -> bool {
         && dir.components().any(|part| part.as_os_str() == "nvme-subsystem")
 }
 
-fn kind(dir: &Path) -> Kind {
-    let Ok(device) = fs::canonicalize(dir.join("device")) else { return Kind::BlkMq };
+fn kind(dir: &Path) -> QueueKind {
+    let Ok(device) = fs::canonicalize(dir.join("device")) else { return QueueKind::BlkMq };
     if !device.join("queue_depth").exists() {
-        return Kind::BlkMq;
+        return QueueKind::BlkMq;
     }
     let is_host = |dir: &&Path| {
         let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.strip_prefix("host").is_some_and(|rest| rest.parse::<u32>().is_ok())
     };
-    let Some(host) = device.ancestors().find(is_host) else { return Kind::BlkMq };
+    let Some(host) = device.ancestors().find(is_host) else { return QueueKind::BlkMq };
     let adapter = host.join("scsi_host").join(name_of(host));
     let driver = sysfs::read_any(&adapter.join("proc_name"));
-    Kind::Scsi { driver: driver.unwrap_or_else(|| "unknown driver".to_owned()), adapter }
+    QueueKind::Scsi { driver: driver.unwrap_or_else(|| "unknown driver".to_owned()), adapter }
 }
 
 /// Last component of a path: the kernel's name.
@@ -275,6 +279,6 @@ pub(crate) fn name_of(dir: &Path) -> String {
     dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-fn unreadable(error: SysError) -> Why {
-    Why::Unreadable(io::Error::other(error.to_string()))
+fn unreadable(error: SysError) -> SteerRefusalReason {
+    SteerRefusalReason::Unreadable(io::Error::other(error.to_string()))
 }

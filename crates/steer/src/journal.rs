@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{TAKE_BACK_IO, io_is_used};
 use crate::nr_requests;
-use crate::qemu::{Disk, DiskId, Limits, QmpError, SocketId, throttle};
+use crate::qemu::{QemuDisk, QemuLimits, QmpDiskId, QmpError, SocketId, throttle};
 use crate::sysfs::{self, SysError};
 
 /// Longest time for which a process that only looks at a journal holds its lock. A process that
@@ -78,11 +78,11 @@ pub enum How {
     /// Sets limits of a disk of QEMU, over the QMP socket that the file is.
     Throttle {
         /// Disk whose limits they are.
-        disk: DiskId,
+        disk: QmpDiskId,
         /// Socket at which the QEMU listened: limits of another QEMU are its own.
         socket: SocketId,
         /// Limits that were in force.
-        limits: Limits,
+        limits: QemuLimits,
     },
 }
 
@@ -143,7 +143,7 @@ impl Original {
 
     /// Limits that a disk has before parda sets others.
     #[must_use]
-    pub fn of_disk(socket: (&Path, SocketId), disk: &Disk) -> Original {
+    pub fn of_disk(socket: (&Path, SocketId), disk: &QemuDisk) -> Original {
         let limits = disk.limits.clone();
         let value = format!("{} {}", disk.name, serde_json::Value::from(limits.arguments()));
         let how = How::Throttle { disk: disk.id.clone(), socket: socket.1, limits };
@@ -151,7 +151,7 @@ impl Original {
     }
 
     /// Sets limits again. `false` if the disk no longer exists, or others than parda's are set meanwhile.
-    fn unthrottle(&self, disk: &DiskId, limits: &Limits) -> Result<bool, QmpError> {
+    fn unthrottle(&self, disk: &QmpDiskId, limits: &QemuLimits) -> Result<bool, QmpError> {
         match throttle(&self.file, &[(disk, limits)], |_, now| now.is_ours()) {
             Err(error) if error.gone() => Ok(false),
             is_set => Ok(is_set?.contains(&true)),

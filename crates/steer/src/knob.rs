@@ -3,11 +3,11 @@
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
-use crate::device::{Kind, Queue};
+use crate::device::{Queue, QueueKind};
 use crate::event::SteeringEvent;
 use crate::journal::{Holds, How, Original};
 use crate::nr_requests::{self, FLOOR, NONE};
-use crate::refusal::Why;
+use crate::refusal::SteerRefusalReason;
 use crate::sysfs::{self, SysError};
 
 /// Knob to be set.
@@ -24,7 +24,7 @@ use crate::sysfs::{self, SysError};
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Method {
+pub enum DepthMethod {
     /// A LUN's `device/queue_depth`: exact, from 1 on, effective at once, for this LUN alone.
     QueueDepth,
     /// A disk's `queue/nr_requests`: from 4 on for each hardware queue. A change waits until the queue
@@ -34,19 +34,20 @@ pub enum Method {
 
 impl Queue {
     /// Knob to set on this queue, `asked` or the default. An error if it cannot be set.
-    pub fn method(&self, asked: Option<Method>) -> Result<Method, Why> {
+    pub fn method(&self, asked: Option<DepthMethod>) -> Result<DepthMethod, SteerRefusalReason> {
         let own = match self.kind {
-            Kind::Scsi { .. } => Method::QueueDepth,
-            Kind::BlkMq => Method::NrRequests,
+            QueueKind::Scsi { .. } => DepthMethod::QueueDepth,
+            QueueKind::BlkMq => DepthMethod::NrRequests,
         };
         let method = asked.unwrap_or(own);
-        let refuse = |why: String| Err(Why::Unfit(format!("{}: {why}", self.name)));
-        if method == Method::QueueDepth && self.kind == Kind::BlkMq {
+        let refuse = |why: String| Err(SteerRefusalReason::Unfit(format!("{}: {why}", self.name)));
+        if method == DepthMethod::QueueDepth && self.kind == QueueKind::BlkMq {
             return refuse("is no SCSI disk and has no queue_depth; use nr_requests".to_owned());
         }
-        if method == Method::NrRequests {
-            let scheduler =
-                self.scheduler().map_err(|e| Why::Unfit(format!("{}: {e}", self.name)))?;
+        if method == DepthMethod::NrRequests {
+            let scheduler = self
+                .scheduler()
+                .map_err(|e| SteerRefusalReason::Unfit(format!("{}: {e}", self.name)))?;
             if let Some(why) = self.shares_tags().filter(|_| scheduler == NONE) {
                 return refuse(why);
             }
@@ -56,7 +57,7 @@ impl Queue {
 
     /// Reason why nr_requests must not be written under `none`, if there is one.
     fn shares_tags(&self) -> Option<String> {
-        if matches!(self.kind, Kind::Scsi { .. }) {
+        if matches!(self.kind, QueueKind::Scsi { .. }) {
             return Some(
                 "without an elevator, nr_requests is the number of tags of the whole adapter, for \
                  every LUN: use queue_depth, or choose an elevator (queue/scheduler)"
@@ -73,10 +74,10 @@ impl Queue {
         })
     }
 
-    pub(crate) fn file(&self, method: Method) -> PathBuf {
+    pub(crate) fn file(&self, method: DepthMethod) -> PathBuf {
         match method {
-            Method::QueueDepth => self.dir.join("device/queue_depth"),
-            Method::NrRequests => self.dir.join("queue/nr_requests"),
+            DepthMethod::QueueDepth => self.dir.join("device/queue_depth"),
+            DepthMethod::NrRequests => self.dir.join("queue/nr_requests"),
         }
     }
 }
@@ -85,7 +86,7 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Knob {
     pub(crate) queue: Queue,
-    pub(crate) method: Method,
+    pub(crate) method: DepthMethod,
     file: PathBuf,
     instance: Option<String>,
     /// Original value, under [`Self::scheduler`].
@@ -110,7 +111,7 @@ struct Set {
 
 impl Knob {
     /// Reads a queue's knob. Nothing is written.
-    pub(crate) fn new(queue: Queue, method: Method) -> Result<Knob, SysError> {
+    pub(crate) fn new(queue: Queue, method: DepthMethod) -> Result<Knob, SysError> {
         let file = queue.file(method);
         let original: u32 = sysfs::number(&file)?;
         let scheduler = queue.scheduler()?;
@@ -158,8 +159,8 @@ impl Knob {
     /// The entry that the journal needs before the knob is written.
     pub(crate) fn original(&self) -> Original {
         let how = match self.method {
-            Method::QueueDepth => How::Write,
-            Method::NrRequests => How::NrRequests {
+            DepthMethod::QueueDepth => How::Write,
+            DepthMethod::NrRequests => How::NrRequests {
                 scheduler: self.scheduler.clone(),
                 tags: self.tags.is_some() || self.scheduler == NONE,
             },
@@ -177,8 +178,8 @@ impl Knob {
     /// Number of IOs in one step of the knob.
     fn unit(&self) -> u32 {
         match self.method {
-            Method::QueueDepth => 1,
-            Method::NrRequests => self.queue.hardware_queues(),
+            DepthMethod::QueueDepth => 1,
+            DepthMethod::NrRequests => self.queue.hardware_queues(),
         }
     }
 
@@ -186,15 +187,15 @@ impl Knob {
     pub(crate) fn bounds(&self) -> (u32, u32) {
         let unit = self.unit();
         let (least, most) = match self.method {
-            Method::QueueDepth => (1, self.most_of_lun()),
-            Method::NrRequests => (FLOOR, self.original),
+            DepthMethod::QueueDepth => (1, self.most_of_lun()),
+            DepthMethod::NrRequests => (FLOOR, self.original),
         };
         (least.saturating_mul(unit), most.max(least).saturating_mul(unit))
     }
 
     /// Largest depth: the smaller of the adapter's limit and the block layer's.
     fn most_of_lun(&self) -> u32 {
-        let Kind::Scsi { adapter, driver } = &self.queue.kind else { return self.original };
+        let QueueKind::Scsi { adapter, driver } = &self.queue.kind else { return self.original };
         let limit = |name| sysfs::number::<u32>(&adapter.join(name)).ok().filter(|n| *n > 0);
         let mut most = limit("can_queue").unwrap_or(self.original);
         // This driver accepts a larger value and sets this one.
@@ -221,7 +222,7 @@ impl Knob {
         if stuck.is_some() || now != value || self.set.is_none_or(|set| set.written != value) {
             sysfs::write(&self.file, &value.to_string())?;
         }
-        if self.method == Method::NrRequests && self.scheduler == NONE {
+        if self.method == DepthMethod::NrRequests && self.scheduler == NONE {
             self.tags = Some(value);
         }
         self.seen = sysfs::number(&self.file)?;
@@ -242,7 +243,7 @@ impl Knob {
     /// Reads the knob and compares it with what was set.
     pub(crate) fn look(&mut self) -> Result<Option<SteeringEvent>, SysError> {
         let path = self.queue.name.clone();
-        if self.method == Method::NrRequests {
+        if self.method == DepthMethod::NrRequests {
             let is = self.queue.scheduler()?;
             if is != self.scheduler {
                 let was = std::mem::replace(&mut self.scheduler, is.clone());
@@ -256,11 +257,11 @@ impl Knob {
         let Some(set) = self.set else { return Ok(None) };
         let unit = self.unit();
         Ok(match self.method {
-            Method::QueueDepth if now < before => {
+            DepthMethod::QueueDepth if now < before => {
                 Some(SteeringEvent::Dropped { path, from: before, to: now })
             }
             // After a drop, the kernel raises the depth step by step, up to the value written last.
-            Method::QueueDepth if now <= set.written => None,
+            DepthMethod::QueueDepth if now <= set.written => None,
             _ if now == set.read => None,
             _ => {
                 let (set, found) = (set.read * unit, now.saturating_mul(unit));

@@ -35,6 +35,6 @@ mod sysfs;
 pub use device::Device;
 pub use journal::Journal;
 pub use number::DevNum;
-pub use refusal::Refusal;
+pub use refusal::SteerRefusal;
 pub use steering::Steering;
 pub use sysfs::SysError;

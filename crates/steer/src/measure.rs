@@ -13,12 +13,12 @@ mod whole;
 pub use ebpf::{Ebpf, RunTime};
 pub use histogram::Histogram;
 pub use little::Little;
-pub use reading::{Class, Group, Measure, MeasureError, Method, Reading, Watched};
+pub use reading::{CgroupIos, Class, DeviceReading, Measure, MeasureError, Method, Watched};
 
 /// Method to use for measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
-pub enum Choice {
+pub enum MethodChoice {
     /// eBPF if it is available, else Little's law.
     #[default]
     Auto,
@@ -33,11 +33,11 @@ pub enum Choice {
 /// # Errors
 ///
 /// The device cannot be measured with the chosen method.
-pub fn open(watched: &Watched, choice: Choice) -> Result<Box<dyn Measure>, MeasureError> {
+pub fn open(watched: &Watched, choice: MethodChoice) -> Result<Box<dyn Measure>, MeasureError> {
     let why = match choice {
-        Choice::Little => None,
-        Choice::Ebpf => return Ok(Box::new(Ebpf::open(watched)?)),
-        Choice::Auto => match Ebpf::open(watched) {
+        MethodChoice::Little => None,
+        MethodChoice::Ebpf => return Ok(Box::new(Ebpf::open(watched)?)),
+        MethodChoice::Auto => match Ebpf::open(watched) {
             Ok(ebpf) => return Ok(Box::new(ebpf)),
             Err(e) => Some(e.to_string()),
         },

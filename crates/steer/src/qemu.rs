@@ -19,8 +19,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::cgroup::glob;
 
-pub use disks::{Counters, Disk, DiskId, Flow, Vm, look, throttle};
-pub use limits::{Limits, Mix};
+pub use disks::{Counters, QemuDisk, QemuFlow, QemuGuest, QmpDiskId, look, throttle};
+pub use limits::{IoMix, QemuLimits};
 pub use qmp::QmpError;
 
 /// The most sockets that are used.

@@ -11,11 +11,11 @@ use crate::sysfs;
 /// A path that cannot be steered.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
-pub struct Refusal {
+pub struct SteerRefusal {
     /// The path, as it was given.
     pub path: PathBuf,
     /// Reason for the refusal.
-    pub why: Why,
+    pub why: SteerRefusalReason,
 }
 
 /// Remedy for a path that leads nowhere.
@@ -28,7 +28,7 @@ fn missing(error: &io::Error) -> &'static str {
 
 /// Reason why a device cannot be steered or measured.
 #[derive(Debug, thiserror::Error)]
-pub enum Why {
+pub enum SteerRefusalReason {
     /// The path cannot be read.
     #[error("cannot be looked at: {error}{help}", error = .0, help = missing(.0))]
     Unreadable(io::Error),
@@ -37,43 +37,46 @@ pub enum Why {
     Unfit(String),
 }
 
-impl Why {
-    pub(crate) fn not_block() -> Why {
-        Why::Unfit("is no block device".to_owned())
+impl SteerRefusalReason {
+    pub(crate) fn not_block() -> SteerRefusalReason {
+        SteerRefusalReason::Unfit("is no block device".to_owned())
     }
 }
 
 /// The directory in sysfs of a device node, or of a directory there.
-pub(crate) fn sysfs_dir(root: &Path, path: &Path) -> Result<PathBuf, Why> {
+pub(crate) fn sysfs_dir(root: &Path, path: &Path) -> Result<PathBuf, SteerRefusalReason> {
     let number = number_of(path)?;
     let dir = root.join("sys/dev/block").join(number.to_string());
-    fs::canonicalize(dir)
-        .map_err(|_| Why::Unfit(format!("device {number} is not in sysfs: is it mounted at /sys?")))
+    fs::canonicalize(dir).map_err(|_| {
+        SteerRefusalReason::Unfit(format!(
+            "device {number} is not in sysfs: is it mounted at /sys?"
+        ))
+    })
 }
 
 /// Number of the device behind a device node or a directory in sysfs.
-fn number_of(path: &Path) -> Result<DevNum, Why> {
-    let meta = fs::metadata(path).map_err(Why::Unreadable)?;
+fn number_of(path: &Path) -> Result<DevNum, SteerRefusalReason> {
+    let meta = fs::metadata(path).map_err(SteerRefusalReason::Unreadable)?;
     if meta.is_dir() {
-        return sysfs::number(&path.join("dev")).map_err(|_| Why::not_block());
+        return sysfs::number(&path.join("dev")).map_err(|_| SteerRefusalReason::not_block());
     }
     if !meta.file_type().is_block_device() {
-        return Err(Why::not_block());
+        return Err(SteerRefusalReason::not_block());
     }
     let number = meta.rdev();
     Ok(DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
 }
 
 /// The block devices below a device.
-pub(crate) fn slaves(dir: &Path) -> Result<Vec<PathBuf>, Why> {
+pub(crate) fn slaves(dir: &Path) -> Result<Vec<PathBuf>, SteerRefusalReason> {
     let entries = match fs::read_dir(dir.join("slaves")) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(Why::Unreadable(e)),
+        Err(e) => return Err(SteerRefusalReason::Unreadable(e)),
     };
     let mut found = Vec::new();
     for entry in entries {
-        let path = entry.map_err(Why::Unreadable)?.path();
+        let path = entry.map_err(SteerRefusalReason::Unreadable)?.path();
         // A device that went away in between is left out.
         found.extend(fs::canonicalize(path));
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::device::{Device, Queue};
 use crate::journal::Original;
-use crate::knob::{Knob, Method};
+use crate::knob::{DepthMethod, Knob};
 use crate::multipath::{PathState, states};
 use crate::steering::SteerError;
 
@@ -19,7 +19,7 @@ pub struct QueueSettings {
     pub state: PathState,
     /// Knob that would be set.
     #[serde(skip)]
-    pub method: Method,
+    pub method: DepthMethod,
     /// File that would be written.
     pub file: PathBuf,
     /// Current value of the file.
@@ -40,7 +40,7 @@ pub struct QueueSettings {
 /// entries, if the device is steered.
 pub fn show(
     device: &Device,
-    method: Option<Method>,
+    method: Option<DepthMethod>,
     originals: &[Original],
 ) -> Result<Vec<QueueSettings>, SteerError> {
     let states = states(device, &device.queues);
@@ -51,7 +51,7 @@ pub fn show(
 fn one(
     queue: &Queue,
     state: PathState,
-    method: Option<Method>,
+    method: Option<DepthMethod>,
     originals: &[Original],
 ) -> Result<QueueSettings, SteerError> {
     let method = queue.method(method)?;

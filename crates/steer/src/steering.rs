@@ -5,9 +5,9 @@ use parda_control::DepthBounds;
 use crate::device::{Device, Queue, paths};
 pub use crate::event::SteeringEvent;
 use crate::journal::{Journal, JournalError, LockedJournal, Restored};
-use crate::knob::{Knob, Method};
+use crate::knob::{DepthMethod, Knob};
 use crate::multipath::{PathState, states};
-use crate::refusal::Why;
+use crate::refusal::SteerRefusalReason;
 use crate::show::{QueueSettings, show};
 use crate::sysfs::SysError;
 
@@ -15,7 +15,7 @@ use crate::sysfs::SysError;
 #[derive(Debug)]
 pub struct Steering {
     device: Device,
-    asked: Option<Method>,
+    asked: Option<DepthMethod>,
     journal: LockedJournal,
     paths: Vec<Path>,
     depth: Option<u32>,
@@ -31,7 +31,7 @@ struct Path {
 
 /// Bounds in force at a device, as read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
+pub struct BoundsInForce {
     /// Bound on the device's outstanding IOs, over the paths that carry IOs.
     pub depth: u32,
     /// Bounds of the paths.
@@ -44,7 +44,7 @@ pub struct PathInForce {
     /// Kernel name of the path.
     pub name: String,
     /// Knob that is set.
-    pub method: Method,
+    pub method: DepthMethod,
     /// Bound on the path's outstanding IOs.
     pub depth: u32,
     /// State of the path.
@@ -55,7 +55,7 @@ pub struct PathInForce {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// Bounds in force, after differences were repaired.
-    pub in_force: InForce,
+    pub in_force: BoundsInForce,
     /// Events since the previous check.
     pub events: Vec<SteeringEvent>,
 }
@@ -74,7 +74,7 @@ impl Checked {
 pub enum SteerError {
     /// The device is of a kind that cannot be steered.
     #[error("{0}")]
-    Refused(#[from] Why),
+    Refused(#[from] SteerRefusalReason),
     /// The depth is beyond the device's range.
     #[error("{name}: a depth of {depth} cannot be set: {least} to {most} can")]
     Depth {
@@ -103,7 +103,7 @@ impl Steering {
     /// go to the journal. Nothing is set yet.
     pub fn take(
         device: &Device,
-        method: Option<Method>,
+        method: Option<DepthMethod>,
         journal: &Journal,
     ) -> Result<Steering, SteerError> {
         let (journal, _) = journal.hold(&device.name)?;
@@ -128,7 +128,7 @@ impl Steering {
     pub fn take_for(
         depth: u32,
         device: &Device,
-        method: Option<Method>,
+        method: Option<DepthMethod>,
         journal: &Journal,
     ) -> Result<Steering, SteerError> {
         let queues = show(device, method, &journal.read(&device.name)?)?;
@@ -163,13 +163,13 @@ impl Steering {
         DepthBounds {
             least: each().map(|(least, _)| least).fold(0, u32::saturating_add),
             most: each().map(|(_, most)| most).fold(0, u32::saturating_add),
-            cheap: self.paths.iter().all(|path| path.knob.method == Method::QueueDepth),
+            cheap: self.paths.iter().all(|path| path.knob.method == DepthMethod::QueueDepth),
         }
     }
 
     /// Bounds outstanding IOs at `depth`, within [`Steering::bounds`]. The depth is split over the paths
     /// that carry IOs. Each part is rounded down to a value that the knobs can express, and read back.
-    pub fn set(&mut self, depth: u32) -> Result<InForce, SteerError> {
+    pub fn set(&mut self, depth: u32) -> Result<BoundsInForce, SteerError> {
         self.depth = Some(depth);
         self.apply(depth)?;
         Ok(self.in_force())
@@ -225,7 +225,7 @@ impl Steering {
 
     /// Bounds in force, as last read back.
     #[must_use]
-    pub fn in_force(&self) -> InForce {
+    pub fn in_force(&self) -> BoundsInForce {
         let paths: Vec<PathInForce> = self
             .paths
             .iter()
@@ -237,7 +237,7 @@ impl Steering {
             })
             .collect();
         let carrying = paths.iter().filter(|path| path.state == PathState::Active);
-        InForce { depth: carrying.map(|path| path.depth).fold(0, u32::saturating_add), paths }
+        BoundsInForce { depth: carrying.map(|path| path.depth).fold(0, u32::saturating_add), paths }
     }
 
     fn carrying(&self) -> impl Iterator<Item = &Path> {

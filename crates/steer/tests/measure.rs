@@ -7,45 +7,45 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use parda_control::latency::Direction;
-use parda_steer::measure::{self, Choice, Measure, Method, Reading, Watched};
-use parda_testkit::disk::{self, Disk};
+use parda_steer::measure::{self, DeviceReading, Measure, Method, MethodChoice, Watched};
+use parda_testkit::disk::{self, LoopDevice};
 use serde_json::Value;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn watched(disk: &Disk) -> Watched {
+fn watched(disk: &LoopDevice) -> Watched {
     Watched::find(Path::new("/"), &disk.device).unwrap()
 }
 
 /// A meter beside the kernel's own count of the same disk.
 struct Beside<'a> {
     meter: Box<dyn Measure>,
-    disk: &'a Disk,
+    disk: &'a LoopDevice,
     /// Number of IOs that the kernel had completed, or had at the device, as the meter began.
     before: u64,
     counted: u64,
 }
 
 impl<'a> Beside<'a> {
-    fn open(disk: &'a Disk, choice: Choice) -> Beside<'a> {
+    fn open(disk: &'a LoopDevice, choice: MethodChoice) -> Beside<'a> {
         let meter = measure::open(&watched(disk), choice).unwrap();
         Beside { meter, disk, before: disk.completed() + disk.in_flight(), counted: 0 }
     }
 
-    fn watch(&mut self, disk: &'a Disk) {
+    fn watch(&mut self, disk: &'a LoopDevice) {
         self.meter.watch(&watched(disk)).unwrap();
         self.disk = disk;
         (self.before, self.counted) = (self.disk.completed() + self.disk.in_flight(), 0);
     }
 
-    fn read(&mut self) -> Reading {
+    fn read(&mut self) -> DeviceReading {
         let reading = self.meter.read().unwrap();
         self.counted += reading.classes.iter().map(|class| class.ios).sum::<u64>();
         reading
     }
 
     /// What is read of the next `time` of a load that has begun.
-    fn over(&mut self, time: Duration) -> Reading {
+    fn over(&mut self, time: Duration) -> DeviceReading {
         self.read();
         std::thread::sleep(time);
         self.read()
@@ -58,8 +58,8 @@ impl<'a> Beside<'a> {
     }
 
     /// Outstanding IOs of a look, which are never more than there is room for.
-    fn at_most(&self, reading: &Reading, room: f64) {
-        let (Reading { outstanding, pending, .. }, unseen) = (reading, self.unseen());
+    fn at_most(&self, reading: &DeviceReading, room: f64) {
+        let (DeviceReading { outstanding, pending, .. }, unseen) = (reading, self.unseen());
         let most = 1.02 * room + unseen as f64;
         assert!(
             *outstanding < most,
@@ -69,7 +69,7 @@ impl<'a> Beside<'a> {
 }
 
 /// IOs, bytes each, mean latency in ms.
-fn of(reading: &Reading, direction: Direction) -> (u64, u64, f64) {
+fn of(reading: &DeviceReading, direction: Direction) -> (u64, u64, f64) {
     let classes = || reading.classes.iter().filter(|c| c.direction == direction);
     let ios: u64 = classes().map(|c| c.ios).sum();
     let bytes: u64 = classes().map(|c| c.bytes).sum();
@@ -122,14 +122,14 @@ fn are_counted(seen: u64, ios: u64) -> bool {
 #[test]
 fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law() {
     let _alone = disk::alone();
-    let Some(disk) = Disk::slow(60 * MS, 40 * MS) else { return };
-    let mut meters =
-        [Choice::Ebpf, Choice::Little].map(|c| measure::open(&watched(&disk), c).unwrap());
+    let Some(disk) = LoopDevice::slow(60 * MS, 40 * MS) else { return };
+    let mut meters = [MethodChoice::Ebpf, MethodChoice::Little]
+        .map(|c| measure::open(&watched(&disk), c).unwrap());
     in_some_look("a known delay", || compare_with_fio(&disk, &mut meters));
 }
 
 /// Whether eBPF and Little's law have the latencies that fio has, and what they have. All that no busy machine changes is asserted.
-fn compare_with_fio(disk: &Disk, meters: &mut [Box<dyn Measure>; 2]) -> (bool, String) {
+fn compare_with_fio(disk: &LoopDevice, meters: &mut [Box<dyn Measure>; 2]) -> (bool, String) {
     meters.iter_mut().for_each(|meter| drop(meter.read().unwrap()));
     let reads = disk.fio(&["--rw=randread", "--bs=4k", "--iodepth=4", "--io_size=800k"]);
     let writes = disk.fio(&["--rw=randwrite", "--bs=64k", "--iodepth=2", "--io_size=9600k"]);
@@ -169,9 +169,9 @@ fn compare_with_fio(disk: &Disk, meters: &mut [Box<dyn Measure>; 2]) -> (bool, S
 #[test]
 fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer() {
     let _alone = disk::alone();
-    let Some(mut disk) = Disk::slow(40 * MS, 40 * MS) else { return };
+    let Some(mut disk) = LoopDevice::slow(40 * MS, 40 * MS) else { return };
     disk.set("nr_requests", "4");
-    let mut meter = Beside::open(&disk, Choice::Ebpf);
+    let mut meter = Beside::open(&disk, MethodChoice::Ebpf);
     // io_uring first asks for what would not wait, and gets it back: nothing of that stays pending.
     let asking = ["--ioengine=io_uring", "--rw=randread", "--iodepth=16", "--bs=4k"];
     let mut fio = disk.load(&asking);
@@ -182,7 +182,7 @@ fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer
     std::thread::sleep(500 * MS);
     in_some_look("what waits", || {
         let reading = meter.over(1500 * MS);
-        let Reading { outstanding, pending, .. } = reading;
+        let DeviceReading { outstanding, pending, .. } = reading;
         meter.at_most(&reading, 4.0);
         assert!(pending < 16.1 + meter.unseen() as f64, "{pending} of 16 pending");
         // The device's own, a quarter of what a reader waits.
@@ -204,7 +204,7 @@ fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer
 #[test]
 fn what_was_there_before_anybody_looked_is_seen_as_it_is() {
     let _alone = disk::alone();
-    let Some(mut disk) = Disk::slow(40 * MS, 40 * MS) else { return };
+    let Some(mut disk) = LoopDevice::slow(40 * MS, 40 * MS) else { return };
     // All of them at the device, some that wait for a request, and some that have one but no turn.
     // (The driver keeps its four places when an elevator comes.)
     let cases = [("none", "127", 8.0), ("none", "4", 4.0), ("mq-deadline", "128", 4.0)];
@@ -214,11 +214,11 @@ fn what_was_there_before_anybody_looked_is_seen_as_it_is() {
         // First of all on a busy machine, so that readers wait for the disk and not for a processor.
         let readers = ["--ioengine=psync", "--rw=randread", "--numjobs=8", "--bs=4k", "--nice=-19"];
         let mut fio = disk.load(&readers);
-        let mut meter = Beside::open(&disk, Choice::Auto);
+        let mut meter = Beside::open(&disk, MethodChoice::Auto);
         std::thread::sleep(300 * MS);
         in_some_look(&format!("{requests} requests, {elevator}"), || {
             let ebpf = meter.over(1000 * MS);
-            let Reading { outstanding, pending, .. } = ebpf;
+            let DeviceReading { outstanding, pending, .. } = ebpf;
             assert_eq!(ebpf.method, Method::Ebpf);
             meter.at_most(&ebpf, places);
             assert!(pending < 8.02 + meter.unseen() as f64, "{pending} of 8 pending");
@@ -253,7 +253,7 @@ struct Cost {
 
 /// IOs at 10,000 a second on a disk: ns of all programs for each, and how often they run for it.
 /// The least of some rounds: what else the machine does only makes it longer.
-fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> Cost {
+fn cost(meter: &mut measure::Ebpf, disk: &LoopDevice) -> Cost {
     let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=16", "--rate_iops=10000"]);
     let mut round = || {
         meter.read().unwrap();
@@ -286,7 +286,7 @@ fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> Cost {
 #[test]
 fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_others_next_to_none() {
     let _alone = disk::alone();
-    let (Some(disk), Some(other)) = (Disk::fast(), Disk::fast()) else { return };
+    let (Some(disk), Some(other)) = (LoopDevice::fast(), LoopDevice::fast()) else { return };
     let _statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();
     let mut meter = measure::Ebpf::open(&watched(&disk)).unwrap();
     // One more program runs in the beginning.
@@ -328,8 +328,10 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
 #[test]
 fn a_device_that_is_watched_no_more_leaves_nothing_outstanding_behind() {
     let _alone = disk::alone();
-    let (Some(disk), Some(other)) = (Disk::slow(40 * MS, 40 * MS), Disk::fast()) else { return };
-    for choice in [Choice::Ebpf, Choice::Little] {
+    let (Some(disk), Some(other)) = (LoopDevice::slow(40 * MS, 40 * MS), LoopDevice::fast()) else {
+        return;
+    };
+    for choice in [MethodChoice::Ebpf, MethodChoice::Little] {
         let mut meter = Beside::open(&disk, choice);
         let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=4"]);
         in_some_look("watched", || is_busy(&mut meter));
@@ -349,7 +351,7 @@ fn a_device_that_is_watched_no_more_leaves_nothing_outstanding_behind() {
 fn is_busy(meter: &mut Beside) -> (bool, String) {
     let busy = meter.over(400 * MS);
     meter.at_most(&busy, 4.0);
-    let Reading { outstanding, pending, .. } = busy;
+    let DeviceReading { outstanding, pending, .. } = busy;
     let good = outstanding > 2.0 && near(pending, outstanding, 0.3);
     (good, format!("{:?}: {outstanding} outstanding, {pending} pending", busy.method))
 }

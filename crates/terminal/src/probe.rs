@@ -10,7 +10,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use parda_probe::{
-    Effort, End, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher, Wishes,
+    Effort, LoadMix, OpenQuestion, Point, ProbeDocument, ProbeEnd, ProbeProgress, Purpose,
+    TargetKind, Watcher, Wishes,
 };
 use parda_probe_tools::report;
 use parda_probe_tools::{Target, TargetError, Writes};
@@ -84,7 +85,7 @@ pub struct Probe {
         value_parser = mix,
         conflicts_with_all = ["size", "read", "random"]
     )]
-    mix: Vec<Mix>,
+    mix: Vec<LoadMix>,
     /// Numbers of outstanding IOs to sweep, such as 1-64
     #[arg(long, value_name = "FROM-TO", default_value = "1-256", value_parser = depths)]
     depths: (u32, u32),
@@ -183,12 +184,12 @@ impl Probe {
         terminal.bar.finish_and_clear();
         self.answer(&document)?;
         match document.end {
-            End::Complete | End::Time if document.points.is_empty() => {
+            ProbeEnd::Complete | ProbeEnd::Time if document.points.is_empty() => {
                 Err(Failure::new("no load was measured within the time: give it more, by --time"))
             }
-            End::Complete | End::Time => Ok(()),
-            End::Aborted => Err(Failure::interrupted()),
-            End::Failed => Err(Failure::silent()),
+            ProbeEnd::Complete | ProbeEnd::Time => Ok(()),
+            ProbeEnd::Aborted => Err(Failure::interrupted()),
+            ProbeEnd::Failed => Err(Failure::silent()),
         }
     }
 
@@ -198,16 +199,16 @@ impl Probe {
     }
 
     /// Time limit if none is given: of a model, none.
-    fn usual_time(&self, kind: Kind) -> Option<f64> {
+    fn usual_time(&self, kind: TargetKind) -> Option<f64> {
         let seconds = if self.quick { 60.0 } else { 3.0 * 60.0 };
-        (kind != Kind::Model).then_some(seconds)
+        (kind != TargetKind::Model).then_some(seconds)
     }
 
     fn wishes(&self, target: &Target) -> Result<Wishes, Failure> {
-        let own = Mix { size: self.size, read_percent: self.read, random_percent: self.random };
+        let own = LoadMix { size: self.size, read_percent: self.read, random_percent: self.random };
         let mixes = if self.mix.is_empty() { vec![own] } else { self.mix.clone() };
         let (writes, largest) = (target.may_be_written(), target.driven_bytes());
-        let named = |mix: &Mix, why: &str| Failure::usage(format!("{mix}: {why}"));
+        let named = |mix: &LoadMix, why: &str| Failure::usage(format!("{mix}: {why}"));
         if let Some(mix) = mixes.iter().find(|mix| mix.read_percent < 100 && !writes) {
             return Err(named(mix, "it is only read, unless --allow-writes is given"));
         }
@@ -257,13 +258,13 @@ impl Terminal {
 }
 
 impl Watcher for Terminal {
-    fn progress(&mut self, progress: &Progress<'_>) -> bool {
+    fn progress(&mut self, progress: &ProbeProgress<'_>) -> bool {
         self.bar.set_length((progress.done + progress.left) as u64);
         self.bar.set_position(progress.done as u64);
         let left = progress.left_s.map_or(String::new(), |left| {
             format!("  at most {}:{:02} left", left as u64 / 60, left as u64 % 60)
         });
-        let Progress { load, load_s, .. } = progress;
+        let ProbeProgress { load, load_s, .. } = progress;
         self.bar.set_message(format!("{load}, {load_s:.0} s{left}{}", self.last));
         let silent = progress.silent_s >= SILENT_S;
         if silent && !self.silent {
@@ -280,7 +281,7 @@ impl Watcher for Terminal {
         self.last = format!("  (last: {:.0} IOPS, {:.2} ms)", all.iops, all.mean_ms);
     }
 
-    fn note(&mut self, note: &Unknown) {
+    fn note(&mut self, note: &OpenQuestion) {
         self.say(&report::unknown(note));
     }
 }

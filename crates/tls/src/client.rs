@@ -11,7 +11,7 @@ use parda_address::{Certificates, UriTls};
 use crate::channel::TlsError;
 use crate::files::{ClientFiles, Connector, FileError};
 use crate::kind::THEIRS;
-use crate::relay::{Relay, RelayError};
+use crate::relay::{RelayError, TlsRelay};
 
 /// Reason why TLS with a server cannot be attempted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,9 +60,9 @@ pub fn check(tls: &UriTls) -> Result<(), ClientError> {
 
 /// Reason for the end of a TLS connection, for a caller who sees only that its socket was closed.
 #[derive(Clone, Debug, Default)]
-pub struct End(Arc<OnceLock<String>>);
+pub struct CloseReason(Arc<OnceLock<String>>);
 
-impl End {
+impl CloseReason {
     /// The reason, if there is one. It is set before the socket is seen to be closed.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
@@ -93,11 +93,15 @@ impl End {
 /// # Errors
 /// The certificates cannot be used, the server is not trusted, or it does not answer within
 /// `limit`.
-pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(OwnedFd, End)> {
+pub fn secure(
+    tls: &UriTls,
+    server: OwnedFd,
+    limit: Duration,
+) -> io::Result<(OwnedFd, CloseReason)> {
     let files = ClientFiles::of(tls).map_err(io::Error::other)?;
     let connector = Connector::new(&files).map_err(io::Error::other)?;
     let channel = connector.connect().map_err(io::Error::other)?;
-    let (ours, mut relay) = Relay::beside(channel, server)?;
+    let (ours, mut relay) = TlsRelay::beside(channel, server)?;
     relay.handshake(limit).map_err(|error| match error {
         RelayError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
             io::Error::new(error.kind(), "it closed the connection in the TLS handshake")
@@ -110,7 +114,7 @@ pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(Own
             io::Error::new(ErrorKind::InvalidData, explained(&error, &files.ca))
         }
     })?;
-    let end = End::default();
+    let end = CloseReason::default();
     let note = end.clone();
     relay.spawn(move |ended| {
         if let Err(error) = ended {

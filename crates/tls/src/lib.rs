@@ -24,10 +24,10 @@ mod running;
 pub mod secret;
 
 pub use channel::{Channel, TlsError, fault, io_fault, is_of_tls};
-pub use client::{ClientError, End, check, secure};
+pub use client::{ClientError, CloseReason, check, secure};
 pub use files::{
     Acceptor, ClientFiles, Connector, FileError, FileRole, ServerFiles, certificates, is_name,
 };
-pub use relay::{Relay, RelayError};
+pub use relay::{RelayError, TlsRelay};
 pub use running::settle;
 pub use secret::{SecretFault, read_secret};

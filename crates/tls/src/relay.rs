@@ -41,7 +41,7 @@ pub enum RelayError {
 
 /// A connection that is relayed between its two sockets.
 #[derive(Debug)]
-pub struct Relay {
+pub struct TlsRelay {
     channel: Channel,
     outside: OwnedFd,
     inside: OwnedFd,
@@ -98,7 +98,7 @@ impl Outgoing {
     }
 }
 
-impl Relay {
+impl TlsRelay {
     /// A relay between `outside`, the peer's socket, and a new socket, where plaintext comes and goes.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Relay {
         }
     }
 
-    /// Completes the handshake within `limit`. Call it before [`Relay::run`] to learn whether the
+    /// Completes the handshake within `limit`. Call it before [`TlsRelay::run`] to learn whether the
     /// handshake succeeds before data is relayed.
     ///
     /// # Errors

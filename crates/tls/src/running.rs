@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::relay::{Relay, RelayError};
+use crate::relay::{RelayError, TlsRelay};
 
 /// Stack size of a relay's thread, in bytes. A handshake needs most of it.
 const STACK: usize = 512 << 10;
@@ -31,7 +31,7 @@ impl Drop for Counted {
     }
 }
 
-impl Relay {
+impl TlsRelay {
     /// Runs a relay in a thread of its own. `ended` is called with the result before either side sees
     /// its socket closed.
     ///

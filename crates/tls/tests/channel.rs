@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use parda_tls::{
-    Acceptor, Channel, ClientFiles, Connector, FileRole, Relay, ServerFiles, TlsError,
+    Acceptor, Channel, ClientFiles, Connector, FileRole, ServerFiles, TlsError, TlsRelay,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -290,7 +290,7 @@ fn the_alert_of_a_peer_that_has_closed_is_the_error_and_not_the_broken_pipe() {
     drop(theirs);
     let (_plain, inside) = UnixStream::pair().unwrap();
     let channel = authority.connector(None, "array.example").connect().unwrap();
-    let mut relay = Relay::new(channel, ours.into(), inside.into());
+    let mut relay = TlsRelay::new(channel, ours.into(), inside.into());
     let error = relay.handshake(std::time::Duration::from_secs(5)).unwrap_err();
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
 }

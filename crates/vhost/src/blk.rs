@@ -131,7 +131,7 @@ impl Scratch {
 /// Outcome of a request, as the guest is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Outcome {
+pub enum GuestOutcome {
     /// The request was done.
     Ok = VIRTIO_BLK_S_OK as u8,
     /// The request has failed.
@@ -142,14 +142,14 @@ pub enum Outcome {
 
 /// The byte of a request into which its outcome goes.
 #[derive(Debug)]
-pub struct Status {
+pub struct StatusByte {
     place: NonNull<u8>,
     _memory: Arc<Memory>,
 }
 
-impl Status {
+impl StatusByte {
     /// Tells the outcome. [`crate::Vring::answer`] comes next.
-    pub fn tell(&self, outcome: Outcome) {
+    pub fn tell(&self, outcome: GuestOutcome) {
         // SAFETY: the byte is in memory that is mapped as long as `_memory` is kept. Nobody in this process has a
         // reference to it.
         unsafe { self.place.as_ptr().write_volatile(outcome as u8) };
@@ -158,34 +158,34 @@ impl Status {
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// An operation, whose range is not checked yet. Data of a read or write is in [`Request::data`].
+pub enum GuestOp {
+    /// An operation, whose range is not checked yet. Data of a read or write is in [`GuestRequest::data`].
     Op(Op),
-    /// The serial number, to be written to [`Request::data`].
+    /// The serial number, to be written to [`GuestRequest::data`].
     Serial,
     /// Nothing that can be done: the answer.
-    Nothing(Outcome),
+    Nothing(GuestOutcome),
 }
 
 /// Request of a guest.
-pub struct Request<'a> {
+pub struct GuestRequest<'a> {
     /// Number by which it is answered.
     pub head: u16,
     /// What it asks for.
-    pub asked: Asked,
+    pub asked: GuestOp,
     /// Memory of the data: of a read to be written, of a write to be read.
     pub data: Segments<'a>,
     status: NonNull<u8>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> GuestRequest<'a> {
     /// `scratch` has the places behind the header, and those before the status. `fua`: writes are durable before they are answered.
     pub(crate) fn new(
         (head, header, status): (u16, [u8; HEADER], NonNull<u8>),
         fua: bool,
         memory: &'a Arc<Memory>,
         scratch: &'a Scratch,
-    ) -> Request<'a> {
+    ) -> GuestRequest<'a> {
         let [k0, k1, k2, k3, _, _, _, _, s0, s1, s2, s3, s4, s5, s6, s7] = header;
         let (kind, sector) = (
             u32::from_le_bytes([k0, k1, k2, k3]),
@@ -199,36 +199,36 @@ impl<'a> Request<'a> {
                 let write = |extent| Op::Write { extent, fua };
                 (transfer(sector, from_guest.len(), write), from_guest)
             }
-            VIRTIO_BLK_T_FLUSH => (Asked::Op(Op::Flush), to_guest),
-            VIRTIO_BLK_T_GET_ID => (Asked::Serial, to_guest),
+            VIRTIO_BLK_T_FLUSH => (GuestOp::Op(Op::Flush), to_guest),
+            VIRTIO_BLK_T_GET_ID => (GuestOp::Serial, to_guest),
             VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => {
                 (range(kind, fua, from_guest), from_guest)
             }
-            _ => (Asked::Nothing(Outcome::Unsupported), to_guest),
+            _ => (GuestOp::Nothing(GuestOutcome::Unsupported), to_guest),
         };
-        Request { head, asked, data, status }
+        GuestRequest { head, asked, data, status }
     }
 
     /// Where its outcome goes.
     #[must_use]
-    pub fn status(&self) -> Status {
-        Status { place: self.status, _memory: Arc::clone(self.data.memory()) }
+    pub fn status(&self) -> StatusByte {
+        StatusByte { place: self.status, _memory: Arc::clone(self.data.memory()) }
     }
 }
 
 /// A read or write of so many bytes.
-fn transfer(sector: u64, len: u64, op: impl FnOnce(Extent) -> Op) -> Asked {
+fn transfer(sector: u64, len: u64, op: impl FnOnce(Extent) -> Op) -> GuestOp {
     match sector.checked_mul(SECTOR) {
-        Some(offset) if len.is_multiple_of(SECTOR) => Asked::Op(op(Extent { offset, len })),
-        _ => Asked::Nothing(Outcome::Failed),
+        Some(offset) if len.is_multiple_of(SECTOR) => GuestOp::Op(op(Extent { offset, len })),
+        _ => GuestOp::Nothing(GuestOutcome::Failed),
     }
 }
 
 /// A discard, or zeroes, which are a write.
-fn range(kind: u32, fua: bool, data: Segments<'_>) -> Asked {
+fn range(kind: u32, fua: bool, data: Segments<'_>) -> GuestOp {
     let mut bytes = [0; RANGE];
     if data.len() != RANGE as u64 || data.read(&mut bytes) != RANGE {
-        return Asked::Nothing(Outcome::Failed);
+        return GuestOp::Nothing(GuestOutcome::Failed);
     }
     let [s0, s1, s2, s3, s4, s5, s6, s7, n0, n1, n2, n3, f0, f1, f2, f3] = bytes;
     let sector = u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
@@ -237,7 +237,7 @@ fn range(kind: u32, fua: bool, data: Segments<'_>) -> Asked {
     let unmap = flags & VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP != 0;
     let known = if kind == VIRTIO_BLK_T_DISCARD { 0 } else { VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP };
     if flags & !known != 0 {
-        return Asked::Nothing(Outcome::Unsupported);
+        return GuestOp::Nothing(GuestOutcome::Unsupported);
     }
     transfer(sector, u64::from(count) * SECTOR, |extent| match kind {
         VIRTIO_BLK_T_DISCARD => Op::Trim { extent, fua: false },

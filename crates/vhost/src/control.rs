@@ -29,10 +29,10 @@ use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use self::next::{channel, next_message};
-pub use self::order::{Done, Order};
+pub use self::order::{Order, OrderDone};
 use crate::blk::{CONFIG, config, features};
 use crate::inflight::{self, Log};
-use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, MAX_REGIONS, Memory, Region, Vring};
+use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, MAX_REGIONS, Memory, MemoryRegion, Vring};
 
 /// Number of the message to a front end that the configuration space has changed.
 const CONFIG_CHANGE: u32 = 2;
@@ -60,7 +60,7 @@ pub fn tell_of_new_size(channel: impl AsFd) -> io::Result<()> {
 pub fn serve(
     socket: UnixStream,
     disk: Geometry,
-    order: impl FnMut(Order) -> Option<Done>,
+    order: impl FnMut(Order) -> Option<OrderDone>,
     keep: impl Fn(BorrowedFd<'_>) -> bool,
 ) -> Result<()> {
     let spare = socket.try_clone().map_err(Error::SocketError)?;
@@ -124,7 +124,7 @@ fn resume<O, K>(
     handler: &Arc<Mutex<Handler<O, K>>>,
 ) -> Result<BackendReqHandler<Mutex<Handler<O, K>>>>
 where
-    O: FnMut(Order) -> Option<Done>,
+    O: FnMut(Order) -> Option<OrderDone>,
     K: Fn(BorrowedFd<'_>) -> bool,
 {
     let (ours, theirs) = UnixStream::pair().map_err(Error::SocketError)?;
@@ -183,9 +183,15 @@ fn refuse<T>(why: &'static str) -> Result<T> {
 }
 
 /// A part of guest memory, as a message has it.
-fn region(place: &VhostUserMemoryRegion, file: File) -> Region {
+fn region(place: &VhostUserMemoryRegion, file: File) -> MemoryRegion {
     let VhostUserMemoryRegion { guest_phys_addr, memory_size, user_addr, mmap_offset } = *place;
-    Region { guest: guest_phys_addr, size: memory_size, user: user_addr, offset: mmap_offset, file }
+    MemoryRegion {
+        guest: guest_phys_addr,
+        size: memory_size,
+        user: user_addr,
+        offset: mmap_offset,
+        file,
+    }
 }
 
 /// Checks that a descriptor is an eventfd. To wait for another file, or to write to it, could block.
@@ -198,8 +204,8 @@ fn eventfd(file: File) -> Result<OwnedFd> {
     }
 }
 
-impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> Handler<O, K> {
-    fn order(&mut self, order: Order) -> Result<Done> {
+impl<O: FnMut(Order) -> Option<OrderDone>, K: Fn(BorrowedFd<'_>) -> bool> Handler<O, K> {
+    fn order(&mut self, order: Order) -> Result<OrderDone> {
         (self.order)(order).ok_or(Error::Disconnected)
     }
 
@@ -235,8 +241,8 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> Handler<O, 
     }
 }
 
-impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBackendReqHandlerMut
-    for Handler<O, K>
+impl<O: FnMut(Order) -> Option<OrderDone>, K: Fn(BorrowedFd<'_>) -> bool>
+    VhostUserBackendReqHandlerMut for Handler<O, K>
 {
     fn set_owner(&mut self) -> Result<()> {
         Ok(())
@@ -271,7 +277,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         _postcopy: Option<bool>,
     ) -> Result<Option<Vec<u64>>> {
         let regions = regions.iter().zip(files).map(|(place, file)| region(place, file));
-        let regions: Vec<Region> = regions.collect();
+        let regions: Vec<MemoryRegion> = regions.collect();
         regions.iter().try_for_each(|region| self.check_kept(&region.file))?;
         let memory = Memory::map(regions).map_err(Error::ReqHandlerError)?;
         self.change_memory(memory, true)?;
@@ -322,9 +328,9 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         let setup = self.queue(index)?;
         let before = setup.base;
         let base = match self.order(Order::Stop { queue: index as u16 })? {
-            Done::Stopped(base) => base,
+            OrderDone::Stopped(base) => base,
             // It was never started.
-            Done::Done | Done::Geometry(_) => before,
+            OrderDone::Done | OrderDone::Geometry(_) => before,
         };
         self.queue(index)?.base = base;
         Ok(VhostUserVringState::new(index, base.into()))
@@ -391,7 +397,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         size: u32,
         _flags: VhostUserConfigFlags,
     ) -> Result<Vec<u8>> {
-        if let Done::Geometry(now) = self.order(Order::Geometry)? {
+        if let OrderDone::Geometry(now) = self.order(Order::Geometry)? {
             self.disk.size = now.size;
         }
         let range = offset as usize..(offset as usize).saturating_add(size as usize);

@@ -13,7 +13,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use vm_memory::{AtomicAccess, Bytes, GuestAddress};
 
-use crate::{Broken, MAX_QUEUE_SIZE, MAX_QUEUES, Memory, Region};
+use crate::{Broken, MAX_QUEUE_SIZE, MAX_QUEUES, Memory, MemoryRegion};
 
 /// Layout of the part of a queue (`QueueRegionSplit`): version, number of descriptors, the last one that was answered, the
 /// index of the used ring; then 16 bytes for each descriptor.
@@ -61,7 +61,7 @@ impl Log {
     /// Maps the memory that a front end has kept.
     pub(crate) fn map(file: File, offset: u64, queues: u16, size: u16) -> io::Result<Log> {
         let bytes = bytes(queues, size).ok_or(io::ErrorKind::InvalidInput)?;
-        let region = Region { guest: 0, size: bytes, user: 0, offset, file };
+        let region = MemoryRegion { guest: 0, size: bytes, user: 0, offset, file };
         Ok(Log { memory: Arc::new(Memory::map(vec![region])?), queues, size })
     }
 

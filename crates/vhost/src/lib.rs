@@ -21,5 +21,5 @@ mod vring;
 
 pub use bounds::{MAX_QUEUE_SIZE, MAX_QUEUES, MAX_REGIONS};
 pub use broken::Broken;
-pub use memory::{Memory, Region, Segments};
+pub use memory::{Memory, MemoryRegion, Segments};
 pub use vring::Vring;

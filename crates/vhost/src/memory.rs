@@ -21,7 +21,7 @@ use crate::{Broken, MAX_REGIONS};
 
 /// A part of guest memory, as the front end describes it.
 #[derive(Debug)]
-pub struct Region {
+pub struct MemoryRegion {
     /// Where the guest sees it.
     pub guest: u64,
     /// Its length in bytes.
@@ -66,7 +66,7 @@ impl Memory {
     ///
     /// # Errors
     /// One of them cannot be mapped; none is then.
-    pub fn map(regions: Vec<Region>) -> io::Result<Memory> {
+    pub fn map(regions: Vec<MemoryRegion>) -> io::Result<Memory> {
         regions.into_iter().try_fold(Memory::default(), |memory, region| memory.with(region))
     }
 
@@ -74,8 +74,8 @@ impl Memory {
     ///
     /// # Errors
     /// It cannot be mapped, overlaps another one, or there are [`MAX_REGIONS`] already.
-    pub fn with(&self, region: Region) -> io::Result<Memory> {
-        let Region { guest, size, user, offset, file } = region;
+    pub fn with(&self, region: MemoryRegion) -> io::Result<Memory> {
+        let MemoryRegion { guest, size, user, offset, file } = region;
         if !is_memory(&file) {
             // An access could wait for a disk or for another process.
             let why = "guest memory must be a memfd, or a file of tmpfs or hugetlbfs";
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_device_is_no_memory_though_its_node_lies_on_a_tmpfs() {
         let file = File::options().read(true).write(true).open("/dev/zero").unwrap();
-        let region = Region { guest: 0, size: 4096, user: 0, offset: 0, file };
+        let region = MemoryRegion { guest: 0, size: 4096, user: 0, offset: 0, file };
         let error = Memory::map(vec![region]).unwrap_err().to_string();
         assert!(error.starts_with("guest memory must be a memfd"), "{error}");
     }

@@ -8,7 +8,7 @@ use virtio_queue::desc::split::Descriptor;
 use virtio_queue::{Error, Queue, QueueOwnedT, QueueT};
 use vm_memory::{Address, Bytes, GuestAddress};
 
-use crate::blk::{HEADER, Request, Scratch};
+use crate::blk::{GuestRequest, HEADER, Scratch};
 use crate::bounds::MAX_QUEUE_SIZE;
 use crate::broken::{Broken, MAX_CHAIN};
 use crate::inflight::{self, Inflight, Log};
@@ -133,7 +133,7 @@ impl Vring {
         &mut self,
         memory: &'a Arc<Memory>,
         scratch: &'a mut Scratch,
-    ) -> Result<Option<Request<'a>>, Broken> {
+    ) -> Result<Option<GuestRequest<'a>>, Broken> {
         let again = self.again.pop();
         let head = match again {
             Some(head) => head,
@@ -155,7 +155,7 @@ impl Vring {
         }
         self.in_flight += 1;
         let stable = self.is_write_through;
-        Ok(Some(Request::new((head, header, status), stable, memory, scratch)))
+        Ok(Some(GuestRequest::new((head, header, status), stable, memory, scratch)))
     }
 
     /// Gives a request back to the guest. `written`: the bytes of its memory that were written.

@@ -36,7 +36,7 @@ pub struct Workload {
     /// Hot part of the disk, if random IOs are not uniform.
     pub hot: Option<Hot>,
     /// Times of the IOs: closed or open loop.
-    pub demand: Demand,
+    pub demand: ArrivalRule,
     /// Bursts, if the client does not work all the time.
     pub bursts: Option<Bursts>,
 }
@@ -63,7 +63,7 @@ pub struct Hot {
 
 /// Rule for the times of IOs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Demand {
+pub enum ArrivalRule {
     /// A closed loop: each completion starts the next IO.
     Closed {
         /// Number of outstanding IOs, constant.
@@ -226,11 +226,14 @@ fn hot(written: HotKeys, error: &dyn Fn(&str, &str) -> Error) -> Result<Hot, Err
     })
 }
 
-fn demand(written: &WorkloadKeys, error: &dyn Fn(&str, &str) -> Error) -> Result<Demand, Error> {
+fn demand(
+    written: &WorkloadKeys,
+    error: &dyn Fn(&str, &str) -> Error,
+) -> Result<ArrivalRule, Error> {
     match (written.outstanding, written.rate) {
         (Some(0), None) => Err(error("outstanding", "must be at least 1")),
-        (Some(outstanding), None) => Ok(Demand::Closed { outstanding }),
-        (None, Some(rate)) if RATES.contains(&rate) => Ok(Demand::Open { rate }),
+        (Some(outstanding), None) => Ok(ArrivalRule::Closed { outstanding }),
+        (None, Some(rate)) if RATES.contains(&rate) => Ok(ArrivalRule::Open { rate }),
         (None, Some(_)) => Err(error("rate", "must be 0.001 to 1000000 IOs a second")),
         (Some(_), Some(_)) => {
             Err(error("rate", "makes an open loop, in place of `outstanding`: give one"))
@@ -291,7 +294,7 @@ mod tests {
             read_percent: 100.0,
             random_percent: 100.0,
             hot: Some(Hot { part_percent: 25.0, hits_percent: 90.0 }),
-            demand: Demand::Closed { outstanding: 1 },
+            demand: ArrivalRule::Closed { outstanding: 1 },
             one_stream: false,
             trim_percent: 0.0,
             bursts: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parda_control::Bytes;
 
-use crate::drawn::{Demand, Hot, SizePart, Workload};
+use crate::drawn::{ArrivalRule, Hot, SizePart, Workload};
 
 /// Whether the installed fio has an engine of this name.
 ///
@@ -87,7 +87,9 @@ impl Job {
             bursts,
         } = workload;
         // Between two arrivals fio's NBD client would wait for all IOs that are outstanding.
-        let Demand::Closed { outstanding } = *demand else { return Err(UnsupportedByFio("rate")) };
+        let ArrivalRule::Closed { outstanding } = *demand else {
+            return Err(UnsupportedByFio("rate"));
+        };
         let others =
             [("one_stream", *one_stream), ("trim", *trim_percent > 0.0), ("on", bursts.is_some())];
         if let Some((key, _)) = others.iter().find(|(_, set)| *set) {
@@ -150,7 +152,7 @@ mod tests {
             read_percent: 67.0,
             random_percent: 70.0,
             hot: None,
-            demand: Demand::Closed { outstanding: 24 },
+            demand: ArrivalRule::Closed { outstanding: 24 },
             one_stream: false,
             trim_percent: 0.0,
             bursts: None,
@@ -221,7 +223,7 @@ mod tests {
         for (key, workload) in [
             ("trim", Workload { trim_percent: 10.0, ..workload() }),
             ("one_stream", Workload { one_stream: true, ..workload() }),
-            ("rate", Workload { demand: Demand::Open { rate: 9.0 }, ..workload() }),
+            ("rate", Workload { demand: ArrivalRule::Open { rate: 9.0 }, ..workload() }),
             ("on", Workload { bursts: Some(Bursts { on: second, off: second }), ..workload() }),
         ] {
             assert_eq!(arguments(&workload), Err(UnsupportedByFio(key)));

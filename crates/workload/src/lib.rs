@@ -18,6 +18,6 @@ pub mod load;
 pub mod reader;
 pub mod trace;
 
-pub use drawn::{Bursts, Demand, Hot, OPEN_LOOP_DEPTH, SizePart, Workload};
+pub use drawn::{ArrivalRule, Bursts, Hot, OPEN_LOOP_DEPTH, SizePart, Workload};
 pub use load::ClientLoad;
 pub use reader::{LoadReader, Traces};

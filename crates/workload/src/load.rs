@@ -2,7 +2,7 @@
 
 use parda_control::Bytes;
 
-use crate::drawn::{Bursts, Demand, Workload};
+use crate::drawn::{ArrivalRule, Bursts, Workload};
 use crate::trace::Replay;
 
 /// The load of a client on its disk.
@@ -19,8 +19,8 @@ impl ClientLoad {
     #[must_use]
     pub fn outstanding(&self) -> Option<u32> {
         match self.drawn()?.demand {
-            Demand::Closed { outstanding } => Some(outstanding),
-            Demand::Open { .. } => None,
+            ArrivalRule::Closed { outstanding } => Some(outstanding),
+            ArrivalRule::Open { .. } => None,
         }
     }
 
@@ -28,7 +28,7 @@ impl ClientLoad {
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         match self.drawn()? {
-            Workload { demand: Demand::Open { rate }, bursts: None, .. } => Some(*rate),
+            Workload { demand: ArrivalRule::Open { rate }, bursts: None, .. } => Some(*rate),
             _ => None,
         }
     }

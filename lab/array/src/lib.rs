@@ -55,7 +55,7 @@ mod units;
 
 pub use array::{Array, FaultError, may_be_slow};
 pub use controller::{ControllerParams, PrefetchParams, ReadCacheParams, WriteCacheParams};
-pub use drive::{Device, DriveParams, FlashParams, Scheduling, SeekParams};
+pub use drive::{DriveModel, DriveParams, FlashParams, Scheduling, SeekParams};
 pub use error::ParamError;
 pub use io::{ArrayIo, IoKind, SubmitError};
 pub use layout::{LayoutParams, Placement};

@@ -1,7 +1,7 @@
 //! The array's parameters as a whole.
 
 use crate::controller::ControllerParams;
-use crate::drive::Device;
+use crate::drive::DriveModel;
 use crate::error::ParamError;
 use crate::layout::LayoutParams;
 use crate::raid::RaidParams;
@@ -14,7 +14,7 @@ use crate::raid::RaidParams;
 #[serde(deny_unknown_fields)]
 pub struct ArrayParams {
     /// Parameters of each drive.
-    pub drive: Device,
+    pub drive: DriveModel,
     /// RAID group of the drives.
     pub raid: RaidParams,
     /// Controller between the drives and the hosts.
@@ -83,7 +83,7 @@ mod tests {
         ];
         for (name, spoil) in cases {
             let mut params = Preset::FlashSata.params();
-            let Device::Flash(flash) = &mut params.drive else { panic!("the preset is flash") };
+            let DriveModel::Flash(flash) = &mut params.drive else { panic!("the preset is flash") };
             spoil(flash);
             assert_eq!(params.validate().map_err(|error| error.name), Err(*name));
         }

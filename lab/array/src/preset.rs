@@ -8,7 +8,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::controller::{ControllerParams, PrefetchParams, WriteCacheParams};
-use crate::drive::{Device, DriveParams, FlashParams, Scheduling, SeekParams};
+use crate::drive::{DriveModel, DriveParams, FlashParams, Scheduling, SeekParams};
 use crate::layout::{LayoutParams, Placement};
 use crate::params::ArrayParams;
 use crate::raid::{RaidLevel, RaidParams};
@@ -53,7 +53,7 @@ presets! {
     /// `drive-7200`: one 7,200 rpm drive without a controller in front of it (Elling'12). Its one LUN covers all
     /// whole gigabytes.
     Drive7200 = "drive-7200" => Parts {
-        drive: Device::Disk(DriveParams { write_cache: Bytes::mib(16), ..DRIVE }),
+        drive: DriveModel::Disk(DriveParams { write_cache: Bytes::mib(16), ..DRIVE }),
         raid: (RaidLevel::Raid0, 1),
         controller: direct(750),
         gap: Bytes(0),
@@ -61,7 +61,7 @@ presets! {
     };
     /// `drive-15k`: one 15,000 rpm drive with one LUN, without a controller in front of it.
     Drive15k = "drive-15k" => Parts {
-        drive: Device::Disk(DRIVE_15K),
+        drive: DriveModel::Disk(DRIVE_15K),
         raid: (RaidLevel::Raid0, 1),
         controller: direct(400),
         gap: Bytes(0),
@@ -69,7 +69,7 @@ presets! {
     };
     /// `cx3-40-raid0`: EMC CLARiiON CX3-40, 10-disk RAID-0, one 124 GB LUN (SPEED'08 §4).
     Cx340Raid0 = "cx3-40-raid0" => Parts {
-        drive: Device::Disk(DRIVE),
+        drive: DriveModel::Disk(DRIVE),
         raid: (RaidLevel::Raid0, 10),
         controller: CONTROLLER,
         gap: Bytes(0),
@@ -78,7 +78,7 @@ presets! {
     /// `cx3-40-raid0-vms`: the same array with four 16 GB disks in order (PARDA §4, figure 3). Each is followed by
     /// its VM's 4 GB system disk.
     Cx340Raid0Vms = "cx3-40-raid0-vms" => Parts {
-        drive: Device::Disk(DRIVE),
+        drive: DriveModel::Disk(DRIVE),
         raid: (RaidLevel::Raid0, 10),
         controller: CONTROLLER,
         gap: Bytes::gib(4),
@@ -87,7 +87,7 @@ presets! {
     /// `cx3-40-raid5-vms`: the same array's 5-disk RAID-5 with seven 8 GB disks in order. There is one every 20 GB
     /// of a 400 GB volume (SPEED'08 §4.3, PARDA §5.2, figure 7).
     Cx340Raid5Vms = "cx3-40-raid5-vms" => Parts {
-        drive: Device::Disk(DRIVE),
+        drive: DriveModel::Disk(DRIVE),
         raid: (RaidLevel::Raid5, 5),
         controller: CONTROLLER,
         gap: Bytes::gib(12),
@@ -96,7 +96,7 @@ presets! {
     /// `flash-sata`: RAID-5 of eight SATA flash drives, four LUNs. The front end does 200,000 IO/s over two 8 Gb
     /// links, as arrays of that time did.
     FlashSata = "flash-sata" => Parts {
-        drive: Device::Flash(SATA),
+        drive: DriveModel::Flash(SATA),
         raid: (RaidLevel::Raid5, 8),
         controller: ControllerParams { io_cost: Nanos(5_000), ..direct(1_600) },
         gap: Bytes(0),
@@ -105,7 +105,7 @@ presets! {
     /// `flash-nvme`: RAID-10 of eight NVMe flash drives, four LUNs; a front end of a million IO/s and a 100 Gb
     /// link.
     FlashNvme = "flash-nvme" => Parts {
-        drive: Device::Flash(NVME),
+        drive: DriveModel::Flash(NVME),
         raid: (RaidLevel::Raid10, 8),
         controller: ControllerParams { io_cost: Nanos(1_000), ..direct(12_500) },
         gap: Bytes(0),
@@ -115,7 +115,7 @@ presets! {
 
 /// Parameters in which presets differ.
 struct Parts {
-    drive: Device,
+    drive: DriveModel,
     /// Level, and number of drives.
     raid: (RaidLevel, u32),
     controller: ControllerParams,

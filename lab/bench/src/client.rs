@@ -8,7 +8,7 @@ use parda_nbd::outbox::Outbox;
 use parda_nbd::{Cookie, Framing};
 
 use crate::buffered_socket::BufferedSocket;
-use crate::measured::Measured;
+use crate::measured::LoadMeasured;
 use crate::pattern::Pattern;
 
 /// State of the request with one cookie.
@@ -115,7 +115,7 @@ impl<'a> Client<'a> {
     pub(crate) fn take_replies(
         &mut self,
         now: Instant,
-        mut measured: Option<&mut Measured>,
+        mut measured: Option<&mut LoadMeasured>,
     ) -> Result<(), String> {
         loop {
             if let Some(coming) = &mut self.coming {
@@ -176,7 +176,7 @@ impl<'a> Client<'a> {
         &mut self,
         index: usize,
         now: Instant,
-        measured: Option<&mut Measured>,
+        measured: Option<&mut LoadMeasured>,
     ) -> Result<(), String> {
         let slot = &mut self.slots[index];
         if !slot.write && slot.got != slot.extent.len {

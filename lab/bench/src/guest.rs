@@ -7,9 +7,9 @@ use std::time::Instant;
 use crate::driver::{Command, Driver, Shape};
 
 use crate::cpu::{self, Servers};
-use crate::measured::Measured;
+use crate::measured::LoadMeasured;
 use crate::pattern::Pattern;
-use crate::plan::Plan;
+use crate::plan::BenchPlan;
 
 /// Runs a load of reads at the socket of a server of vhost-user, on one queue, and returns what was measured. Of the plan it takes no
 /// URI, and all of the disk; its blocks are multiples of 512 bytes, its depth is at most 128. The thread sleeps when it has nothing to do, as the processor of a
@@ -17,7 +17,7 @@ use crate::plan::Plan;
 ///
 /// # Errors
 /// The server cannot be reached, breaks the protocol, is silent, or fails a request.
-pub fn run_guest(socket: &Path, plan: &Plan) -> io::Result<Measured> {
+pub fn run_guest(socket: &Path, plan: &BenchPlan) -> io::Result<LoadMeasured> {
     let servers = Servers::of(&plan.server)?;
     let depth = u16::try_from(plan.depth).map_err(io::Error::other)?;
     if plan.operation.writes() {
@@ -42,7 +42,7 @@ pub fn run_guest(socket: &Path, plan: &Plan) -> io::Result<Measured> {
         let sector = pattern.next().extent().offset / 512;
         driver.submit(0, slot, Command::Read { sector, len: plan.block })
     };
-    let mut measured = Measured::new(plan.block);
+    let mut measured = LoadMeasured::new(plan.block);
     let mut sent = vec![Instant::now(); depth.into()];
     let begin = Instant::now() + plan.warmup;
     let end = begin + plan.time;

@@ -30,6 +30,6 @@ mod plan;
 mod run;
 
 pub use guest::run_guest;
-pub use measured::{Measured, Summary};
-pub use plan::{Operation, Plan, PlanError};
+pub use measured::{BenchSummary, LoadMeasured};
+pub use plan::{BenchPlan, Operation, PlanError};
 pub use run::{BenchError, run};

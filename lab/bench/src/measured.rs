@@ -10,7 +10,7 @@ const LONGEST: u64 = 100_000_000_000;
 
 /// Counters and latencies of a load over its measured time.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct LoadMeasured {
     /// Length of the measured time.
     pub elapsed: Duration,
     /// Number of completed reads.
@@ -27,7 +27,7 @@ pub struct Measured {
     pub server_cpu: Option<Duration>,
 }
 
-impl Measured {
+impl LoadMeasured {
     pub(crate) fn new(block: u32) -> Self {
         Self {
             elapsed: Duration::ZERO,
@@ -65,11 +65,11 @@ impl Measured {
 
     /// The numbers for tables and scripts.
     #[must_use]
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> BenchSummary {
         let us = |quantile| self.latency.value_at_quantile(quantile) as f64 / 1e3;
         let per_io = |cpu: Duration| cpu.as_secs_f64() * 1e6 / self.ios().max(1) as f64;
         let seconds = self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-        Summary {
+        BenchSummary {
             seconds: self.elapsed.as_secs_f64(),
             reads: self.reads,
             writes: self.writes,
@@ -90,7 +90,7 @@ impl Measured {
 
 /// Rates, latency percentiles and CPU time of a load, as `parda-lab bench --json` prints them.
 #[derive(Clone, Debug, Serialize)]
-pub struct Summary {
+pub struct BenchSummary {
     /// Length of the measured time, in seconds.
     pub seconds: f64,
     /// Number of completed reads.

@@ -41,8 +41,8 @@ impl Operation {
 
 /// A load, and how long it is measured.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// The exports; each gets [`Plan::connections`] connections.
+pub struct BenchPlan {
+    /// The exports; each gets [`BenchPlan::connections`] connections.
     pub uris: Vec<Uri>,
     /// Kind of the requests, and the order of their offsets.
     pub operation: Operation,
@@ -68,7 +68,7 @@ pub struct Plan {
     pub server: Vec<u32>,
 }
 
-impl Plan {
+impl BenchPlan {
     /// A plan of 4 KiB requests, one outstanding on one connection, for three seconds.
     #[must_use]
     pub fn new(uris: Vec<Uri>, operation: Operation) -> Self {

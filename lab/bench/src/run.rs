@@ -14,9 +14,9 @@ use rustix::time::Timespec;
 use crate::buffered_socket::BufferedSocket;
 use crate::client::{Client, Data};
 use crate::cpu::{self, Servers};
-use crate::measured::Measured;
+use crate::measured::LoadMeasured;
 use crate::pattern::Pattern;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{BenchPlan, PlanError};
 
 /// Reason why a load could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ fn no_cpu_time(error: io::Error) -> BenchError {
 ///
 /// # Errors
 /// A server cannot be reached, the load does not fit its export, or the server failed a request.
-pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
+pub fn run(plan: &BenchPlan) -> Result<LoadMeasured, BenchError> {
     let servers = Servers::of(&plan.server).map_err(no_cpu_time)?;
     let data = Data::new(plan.block, plan.seed);
     let mut groups: Vec<Vec<(&Uri, Client<'_>)>> = Vec::new();
@@ -78,7 +78,7 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
                         data,
                         failed,
                         clients: group,
-                        measured: Measured::new(plan.block),
+                        measured: LoadMeasured::new(plan.block),
                         cpu: None,
                         ended: false,
                     };
@@ -97,7 +97,7 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
             sleep_until(begin + plan.time, &failed);
             servers.used_since(before)
         })();
-        let mut measured = Measured::new(plan.block);
+        let mut measured = LoadMeasured::new(plan.block);
         measured.elapsed = plan.time;
         // The first failure is the cause. Later ones may be its consequences.
         for thread in threads {
@@ -121,20 +121,20 @@ fn sleep_until(at: Instant, failed: &AtomicBool) {
 
 /// One thread, which drives its connections.
 struct Driver<'a> {
-    plan: &'a Plan,
+    plan: &'a BenchPlan,
     /// Beginning of the measured time.
     begin: Instant,
     data: &'a Data,
     failed: &'a AtomicBool,
     clients: Vec<(&'a Uri, Client<'a>)>,
-    measured: Measured,
+    measured: LoadMeasured,
     /// CPU time of this thread when the measured time began.
     cpu: Option<Duration>,
     ended: bool,
 }
 
 impl<'a> Driver<'a> {
-    fn run(mut self) -> Result<Measured, BenchError> {
+    fn run(mut self) -> Result<LoadMeasured, BenchError> {
         for index in 0..self.clients.len() {
             self.ask(index)?;
         }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parda_address::ExportName;
-use parda_bench::{BenchError, Measured, Operation, Plan, run};
+use parda_bench::{BenchError, BenchPlan, LoadMeasured, Operation, run};
 use parda_disk::{BlockSizes, Errno, Geometry, Op};
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{self};
@@ -125,14 +125,14 @@ fn good(_: usize, session: Session, cookie: Cookie, op: Op, out: &mut Vec<u8>) -
     true
 }
 
-fn plan(path: &Path, operation: Operation) -> Plan {
+fn plan(path: &Path, operation: Operation) -> BenchPlan {
     let uri = format!("nbd+unix:///disk?socket={}", path.display()).parse().unwrap();
-    Plan {
+    BenchPlan {
         depth: 8,
         warmup: Duration::from_millis(20),
         time: Duration::from_millis(200),
         patience: Duration::from_secs(60),
-        ..Plan::new(vec![uri], operation)
+        ..BenchPlan::new(vec![uri], operation)
     }
 }
 
@@ -147,7 +147,7 @@ fn error_within(patience: Duration, answer: Answer) -> BenchError {
     let path = dir.path().join("s");
     let server = serve(&path, 1, export(false), answer);
     let time = Duration::from_secs(60);
-    let plan = Plan { time, patience, ..plan(&path, Operation::RandomRead) };
+    let plan = BenchPlan { time, patience, ..plan(&path, Operation::RandomRead) };
     let error = run(&plan).unwrap_err();
     server.join().unwrap();
     error
@@ -165,7 +165,7 @@ fn every_operation_and_every_way_to_drive_it_is_measured() {
                 let path = dir.path().join("s");
                 let server = serve(&path, connections as usize, export(false), good);
                 let time = Duration::from_millis(millis);
-                let plan = Plan { connections, threads, time, ..plan(&path, operation) };
+                let plan = BenchPlan { connections, threads, time, ..plan(&path, operation) };
                 let measured = run(&plan).unwrap();
                 server.join().unwrap();
                 measured
@@ -173,7 +173,7 @@ fn every_operation_and_every_way_to_drive_it_is_measured() {
             // On a busy machine a server may not get to run within a short time.
             let times = [100, 400, 1600, 6400];
             let kinds = (operation == mixed || !operation.writes(), operation.writes());
-            let has_all = |m: &Measured| (m.reads > 0, m.writes > 0) == kinds;
+            let has_all = |m: &LoadMeasured| (m.reads > 0, m.writes > 0) == kinds;
             let found = times.into_iter().map(measured).find(has_all);
             let measured = found.unwrap_or_else(|| panic!("{operation:?} over {connections}"));
             assert_eq!(measured.ios(), measured.latency.len());
@@ -193,7 +193,8 @@ fn writes_reach_the_range_that_was_asked_for_and_nothing_else() {
         let server = serve(&path, 1, export(false), good);
         let range = 64 << 10..80 << 10;
         let time = Duration::from_secs(seconds);
-        let plan = Plan { range: Some(range.clone()), time, ..plan(&path, Operation::RandomWrite) };
+        let plan =
+            BenchPlan { range: Some(range.clone()), time, ..plan(&path, Operation::RandomWrite) };
         run(&plan).unwrap();
         let written = server.join().unwrap();
         let inside = range.start as usize..range.end as usize;
@@ -250,7 +251,7 @@ fn a_server_that_leaves_or_falls_silent_does_not_hold_the_client() {
 
 #[test]
 fn a_load_that_does_not_fit_the_export_is_refused() {
-    let refused = |export: Export, change: fn(&mut Plan)| {
+    let refused = |export: Export, change: fn(&mut BenchPlan)| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let server = serve(&path, 1, export, good);

@@ -5,12 +5,12 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use parda_config::Document;
 use parda_report::table::{missed, table};
-use parda_scenario::Answer;
+use parda_scenario::RunAnswer;
 use parda_terminal::Failure;
 use parda_terminal::output::{bar, colour, json, styled};
 
 /// Writes the answer of a run, as JSON to `to` or as a table to standard output. Fails if an expectation failed.
-pub(crate) fn print(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn print(answer: &RunAnswer, to: Option<&Path>) -> Result<(), Failure> {
     match to {
         Some(out) => {
             json(out, answer)?;

@@ -8,7 +8,7 @@ use parda_address::Address;
 use parda_array::{Preset, RaidLevel};
 use parda_config::Document;
 use parda_lab::array_server::ArrayError;
-use parda_lab::{ArrayOptions, Data, run_array};
+use parda_lab::{ArrayData, ArrayOptions, run_array};
 use parda_scenario::{Scenario, Study};
 use parda_terminal::output::count;
 use parda_terminal::{Failure, output, quantity};
@@ -64,7 +64,7 @@ pub(crate) struct Array {
     plain: bool,
     /// Where the data is: memory, or file:PATH for a sparse file
     #[arg(long, value_name = "WHERE", default_value = "memory", value_parser = data)]
-    data: Data,
+    data: ArrayData,
     /// A unix socket for queries of the array's state and commands such as the failure of a drive
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -93,10 +93,10 @@ fn parts(preset: Preset) -> String {
     }
 }
 
-fn data(text: &str) -> Result<Data, String> {
+fn data(text: &str) -> Result<ArrayData, String> {
     match text.strip_prefix("file:") {
-        Some(path) if !path.is_empty() => Ok(Data::File(PathBuf::from(path))),
-        None if text == "memory" => Ok(Data::Memory),
+        Some(path) if !path.is_empty() => Ok(ArrayData::File(PathBuf::from(path))),
+        None if text == "memory" => Ok(ArrayData::Memory),
         _ => Err("must be memory or file:PATH".to_owned()),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
 use parda_address::Uri;
-use parda_bench::{BenchError, Measured, Operation, Plan, Summary};
+use parda_bench::{BenchError, BenchPlan, BenchSummary, LoadMeasured, Operation};
 use parda_config::quantity::exact_size;
 use parda_probe_tools::{TargetError, Writes, writable_export};
 use parda_terminal::quantity::{bytes, percent};
@@ -79,14 +79,14 @@ struct Run {
 
 impl Run {
     /// One request of 4 KiB outstanding on one connection.
-    fn plan(&self, operation: Operation) -> Plan {
-        Plan {
+    fn plan(&self, operation: Operation) -> BenchPlan {
+        BenchPlan {
             warmup: self.warmup,
             time: self.time,
             seed: self.seed,
             patience: self.patience,
             server: self.server_pid.clone(),
-            ..Plan::new(Vec::new(), operation)
+            ..BenchPlan::new(Vec::new(), operation)
         }
     }
 }
@@ -185,7 +185,8 @@ impl VhostUser {
             GuestOp::Read => Operation::Read,
             GuestOp::Randread => Operation::RandomRead,
         };
-        let plan = Plan { block: self.bs, depth: self.depth.into(), ..self.run.plan(operation) };
+        let plan =
+            BenchPlan { block: self.bs, depth: self.depth.into(), ..self.run.plan(operation) };
         let socket = self.socket.display();
         let hint = "; is it the socket of a server of vhost-user-blk, with no guest at it?";
         let failed = |error| Failure::new(format!("{socket}: {error}{hint}"));
@@ -224,7 +225,7 @@ struct Answer<'a> {
     connections: u32,
     threads: u32,
     #[serde(flatten)]
-    summary: Summary,
+    summary: BenchSummary,
 }
 
 /// Writes the measurements of a load, as JSON or as a table.
@@ -232,10 +233,10 @@ fn tell(
     json: Option<&Path>,
     uris: &[String],
     op: String,
-    plan: &Plan,
-    measured: &Measured,
+    plan: &BenchPlan,
+    measured: &LoadMeasured,
 ) -> Result<(), Failure> {
-    let Plan { block: bs, depth, connections, threads, .. } = *plan;
+    let BenchPlan { block: bs, depth, connections, threads, .. } = *plan;
     let answer = Answer { uris, op, bs, depth, connections, threads, summary: measured.summary() };
     output::either(json, &answer, table)
 }
@@ -259,7 +260,7 @@ impl Nbd {
         tell(self.json.as_deref(), &self.uris, name_of(self.op), &plan, &measured)
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self) -> Result<BenchPlan, Failure> {
         let parse =
             |name: &String| name.parse::<Uri>().map_err(|e| Failure::usage(format!("{name}: {e}")));
         let uris = self.uris.iter().map(parse).collect::<Result<_, _>>()?;
@@ -282,7 +283,7 @@ impl Nbd {
             let op = name_of(self.op);
             return Err(Failure::usage(format!("--allow-writes={name}: --op {op} only reads")));
         }
-        Ok(Plan {
+        Ok(BenchPlan {
             uris,
             block: self.bs,
             depth: self.depth,
@@ -306,7 +307,7 @@ impl Nbd {
 }
 
 fn table(answer: &Answer<'_>) -> String {
-    let Summary { seconds, iops, bytes_per_s, .. } = answer.summary;
+    let BenchSummary { seconds, iops, bytes_per_s, .. } = answer.summary;
     let s = &answer.summary;
     let mut text = String::new();
     let mut line = |what: &str, value: String| {

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use parda_config::Document;
-use parda_lab::error::Refusal;
-use parda_lab::{Dashboards, LabOptions, Progress};
+use parda_lab::error::LabRefusal;
+use parda_lab::{Dashboards, LabOptions, LabProgress};
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::{Engine, Run, Scenario, Study};
 use parda_terminal::{Failure, output};
@@ -138,7 +138,7 @@ impl Lab {
 }
 
 /// A refusal of a run, at the first of its places that the run's variant or the document sets.
-fn placed(document: &Document, run: &Run, refusal: &Refusal) -> parda_config::Error {
+fn placed(document: &Document, run: &Run, refusal: &LabRefusal) -> parda_config::Error {
     let set = refusal.paths.iter().find_map(|path| {
         let file = || document.has(path).then(|| path.split('.').collect());
         run.place_of(path).or_else(file)
@@ -186,7 +186,7 @@ fn dashboards(scenario: &Scenario) -> Result<Dashboards, Failure> {
 }
 
 /// Progress of the run: a bar on a terminal, a line per five seconds elsewhere.
-fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+fn show(bar: &ProgressBar, progress: &LabProgress<'_>) {
     let message = format!(
         "{:7.0} IOPS  {:>6} ms  {}",
         progress.iops,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use parda_report::reproduce::{Value, built_in, in_folder, missed, table, tally, values};
 use parda_scenario::Study;
-use parda_sim::{Keep, run_all};
+use parda_sim::{KeptRuns, run_all};
 use parda_terminal::{Failure, output};
 use serde_json::json;
 
@@ -46,7 +46,8 @@ impl Reproduce {
         let bar = Bar::new(runs());
         let jobs = self.jobs.map_or_else(cores, usize::from);
         let run = |study: &Study| {
-            let done = run_all(study, Keep::Nothing, jobs, |_, _| bar.show(|| study.name.clone()));
+            let done =
+                run_all(study, KeptRuns::Nothing, jobs, |_, _| bar.show(|| study.name.clone()));
             done.map(|outcome| outcome.answer)
         };
         let answers = studies.iter().map(run).collect::<Result<Vec<_>, _>>();

@@ -12,7 +12,7 @@ use parda_report::pictures::{WriteError, folder, pictures, write};
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;
 use parda_scenario::{Run, Study};
-use parda_sim::{Keep, Progress, RunOutcome, StudyOutcome};
+use parda_sim::{KeptRuns, RunOutcome, SimProgress, StudyOutcome};
 use parda_terminal::{Failure, output};
 
 use crate::answer::{self, is_no_configuration};
@@ -78,9 +78,9 @@ impl Sim {
         self.plot.as_deref().map_or(Ok(()), folder).map_err(failed)?;
         output::check([&self.json, &self.series])?;
         let kept = match (&self.series, &self.plot) {
-            (Some(_), _) => Keep::All,
-            (None, Some(_)) => Keep::Plotted,
-            (None, None) => Keep::Nothing,
+            (Some(_), _) => KeptRuns::All,
+            (None, Some(_)) => KeptRuns::Plotted,
+            (None, None) => KeptRuns::Nothing,
         };
         let bar = Bar::new(study.runs.iter());
         let jobs = self.jobs.map_or_else(cores, usize::from);
@@ -153,7 +153,7 @@ fn series(study: &Study, outcome: &StudyOutcome) -> serde_json::Value {
 }
 
 /// Progress of one run, or the number of several.
-fn told(study: &Study, progress: &Progress) -> String {
+fn told(study: &Study, progress: &SimProgress) -> String {
     if study.runs.len() > 1 {
         return format!("of {} variants", study.runs.len());
     }

@@ -7,8 +7,8 @@ use parda_agent::file::{AgentLimits, Disk, Exchange, File, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
 use parda_exchange::{Header, Location, Site, SlotCount, VolumeName, init_as};
-use parda_scenario::scenario::{EXCHANGE, HostState};
-use parda_scenario::{HostId, Scenario};
+use parda_scenario::scenario::{EXCHANGE, HostCondition};
+use parda_scenario::{HostIndex, Scenario};
 
 use crate::error::LabError;
 use crate::export_uri::export_uri;
@@ -43,7 +43,12 @@ pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), LabErr
 
 /// The configuration of a host in its current state. Disks are served at a socket; a guest steers its only disk instead, and says how.
 #[must_use]
-pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -> File {
+pub fn configuration(
+    scenario: &Scenario,
+    id: HostIndex,
+    state: &HostCondition,
+    run_dir: &RunDir,
+) -> File {
     let host = scenario.host(id);
     let exchange = match limits::has_own_relay(scenario, id) {
         true => run_dir.exchange(id),
@@ -77,7 +82,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
     }
 }
 
-fn disks(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -> Vec<Disk> {
+fn disks(scenario: &Scenario, id: HostIndex, state: &HostCondition, run_dir: &RunDir) -> Vec<Disk> {
     let disks = scenario.host(id).vms.iter().zip(&state.vms).map(|(vm, state)| {
         // The array names an export after the first VM that has the disk.
         let export = scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name);
@@ -126,7 +131,7 @@ mod tests {
     use super::*;
     use parda_agent::config::Config;
     use parda_config::Document;
-    use parda_scenario::State;
+    use parda_scenario::ClusterState;
 
     fn scenario() -> Scenario {
         let text = "name = \"t\"\nduration = \"9s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
@@ -139,7 +144,7 @@ mod tests {
     }
 
     fn file(scenario: &Scenario) -> File {
-        let (id, state) = (HostId(0), State::new(&scenario.hosts));
+        let (id, state) = (HostIndex(0), ClusterState::new(&scenario.hosts));
         configuration(scenario, id, state.host(id), &RunDir::new("/run/lab"))
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// A request at the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum ArrayRequest {
     /// The state alone: `"status"`.
     Status,
     /// Fails a drive, counted from 0: `{"fail_drive":2}`.
@@ -46,7 +46,7 @@ pub struct ArrayStatus {
 /// # Errors
 /// The socket cannot be reached, or the answer is not an array's. A refused request is no error:
 /// its reason is in the answer.
-pub fn ask(socket: &Path, request: Request) -> io::Result<ArrayStatus> {
+pub fn ask(socket: &Path, request: ArrayRequest) -> io::Result<ArrayStatus> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let line = serde_json::to_string(&request)? + "\n";
@@ -55,7 +55,7 @@ pub fn ask(socket: &Path, request: Request) -> io::Result<ArrayStatus> {
 }
 
 /// A request for the array's thread, and the channel for its answer.
-type PendingRequest = (Request, SyncSender<Result<Option<f64>, FaultError>>);
+type PendingRequest = (ArrayRequest, SyncSender<Result<Option<f64>, FaultError>>);
 
 /// Receiving end of requests, in the array's thread.
 pub(crate) type RequestQueue = Receiver<PendingRequest>;
@@ -65,11 +65,11 @@ pub(crate) fn execute(requests: &RequestQueue, now: Instant, array: &mut Array) 
     while let Ok((request, answer)) = requests.try_recv() {
         let now = Nanos(now.0);
         let done = match request {
-            Request::Status => Ok(()),
-            Request::FailDrive(drive) => array.fail_drive(now, drive),
-            Request::Rebuild => array.start_rebuild(now),
-            Request::WriteCache(on) => array.set_write_cache(now, on),
-            Request::Slow(slow) => array.set_slow(now, slow),
+            ArrayRequest::Status => Ok(()),
+            ArrayRequest::FailDrive(drive) => array.fail_drive(now, drive),
+            ArrayRequest::Rebuild => array.start_rebuild(now),
+            ArrayRequest::WriteCache(on) => array.set_write_cache(now, on),
+            ArrayRequest::Slow(slow) => array.set_slow(now, slow),
         };
         // The caller may have given up.
         let _ = answer.send(done.map(|()| array.rebuilt_fraction()));
@@ -103,7 +103,7 @@ fn answer(
     requests: &Sender<PendingRequest>,
     handle: &Weak<Handle>,
     exports: &[String],
-    request: Request,
+    request: ArrayRequest,
 ) -> io::Result<ArrayStatus> {
     let gone = || io::Error::other("the array's thread has ended");
     let (answer, answered) = sync_channel(1);
@@ -126,15 +126,15 @@ fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array_server::{ArrayOptions, Data, run_array};
+    use crate::array_server::{ArrayData, ArrayOptions, run_array};
     use parda_array::Preset;
 
     /// Answers of an idle array to a sequence of requests.
-    fn answers(preset: Preset, requests: &[Request]) -> Vec<ArrayStatus> {
+    fn answers(preset: Preset, requests: &[ArrayRequest]) -> Vec<ArrayStatus> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("control");
         let listen = format!("unix:{}", dir.path().join("array").display()).parse().unwrap();
-        let mut options = ArrayOptions::of_preset(preset.params(), vec![listen], Data::Memory);
+        let mut options = ArrayOptions::of_preset(preset.params(), vec![listen], ArrayData::Memory);
         options.control = Some(socket.clone());
         let mut answers = Vec::new();
         run_array(options, |_| {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_array_that_does_nothing_else_takes_what_happens_to_it() {
-        use Request::{FailDrive, Rebuild, Slow, Status, WriteCache};
+        use ArrayRequest::{FailDrive, Rebuild, Slow, Status, WriteCache};
         let requests =
             [Status, FailDrive(2), FailDrive(3), WriteCache(false), Rebuild, Slow(2.0), Status];
         let answers = answers(Preset::Cx340Raid5Vms, &requests);
@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn what_cannot_happen_is_answered_by_name() {
-        let [fails] = answers(Preset::Cx340Raid0, &[Request::FailDrive(2)]).try_into().unwrap();
+        let [fails] =
+            answers(Preset::Cx340Raid0, &[ArrayRequest::FailDrive(2)]).try_into().unwrap();
         assert_eq!(fails.error.as_deref(), Some("drive 2 cannot fail: RAID-0 has no redundancy"));
     }
 
@@ -170,11 +171,11 @@ mod tests {
     fn requests_are_written_as_the_manual_says() {
         let manual = include_str!("../../../docs/array-model.md");
         let all = [
-            Request::Status,
-            Request::FailDrive(2),
-            Request::Rebuild,
-            Request::WriteCache(false),
-            Request::Slow(2.0),
+            ArrayRequest::Status,
+            ArrayRequest::FailDrive(2),
+            ArrayRequest::Rebuild,
+            ArrayRequest::WriteCache(false),
+            ArrayRequest::Slow(2.0),
         ];
         for request in all {
             let text = serde_json::to_string(&request).unwrap();

@@ -34,7 +34,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// Storage of the array's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
+pub enum ArrayData {
     /// Memory; data is lost when the process ends.
     Memory,
     /// A sparse file, created if needed.
@@ -51,7 +51,7 @@ pub struct ArrayOptions {
     /// Addresses to listen at.
     pub listen: Vec<Address>,
     /// Storage of the data.
-    pub data: Data,
+    pub data: ArrayData,
     /// Path of the control socket, if there is one: see [`array_control`].
     pub control: Option<PathBuf>,
 }
@@ -64,7 +64,7 @@ impl ArrayOptions {
     pub fn of_scenario(
         scenario: &Scenario,
         listen: Vec<Address>,
-        data: Data,
+        data: ArrayData,
     ) -> Result<ArrayOptions, ArrayFault> {
         let disks = (0..scenario.exchange_lun()).filter_map(|lun| scenario.disk_owner(lun));
         let exports = disks.map(|vm| vm.name.clone()).chain([EXCHANGE.to_owned()]).collect();
@@ -75,7 +75,11 @@ impl ArrayOptions {
     /// A preset, changed or not. Its exports are `lun0`, `lun1` and so on. The last LUN is shortened by
     /// the room for one more, [`EXCHANGE`].
     #[must_use]
-    pub fn of_preset(mut params: ArrayParams, listen: Vec<Address>, data: Data) -> ArrayOptions {
+    pub fn of_preset(
+        mut params: ArrayParams,
+        listen: Vec<Address>,
+        data: ArrayData,
+    ) -> ArrayOptions {
         let luns = &mut params.layout.luns;
         let mut exports: Vec<String> = (0..luns.len()).map(|i| format!("lun{i}")).collect();
         let exchange = EXCHANGE_HEADER.0 + EXCHANGE_SIZE.0;
@@ -135,8 +139,8 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
     let luns = regions(&params);
     let size = luns.last().map_or(0, |last| last.offset.0 + last.len.0);
     let backend = match data {
-        Data::Memory => BackendConfig::Memory { size: Bytes(size) },
-        Data::File(path) => {
+        ArrayData::Memory => BackendConfig::Memory { size: Bytes(size) },
+        ArrayData::File(path) => {
             let file =
                 std::fs::File::options().write(true).create(true).truncate(false).open(&path);
             file.and_then(|file| file.set_len(size)).map_err(|error| {
@@ -255,7 +259,7 @@ mod tests {
 
     fn model() -> Model {
         let params = Preset::Cx340Raid5Vms.params();
-        let options = ArrayOptions::of_preset(params, Vec::new(), Data::Memory);
+        let options = ArrayOptions::of_preset(params, Vec::new(), ArrayData::Memory);
         let luns = regions(&options.params);
         let array = Array::new(options.params).unwrap();
         Model { array, luns, instant: VecDeque::new(), requests: channel().1 }
@@ -269,7 +273,7 @@ mod tests {
     fn exports_and_luns_pair_up_and_the_whole_is_possible() {
         for preset in Preset::ALL {
             let ArrayOptions { params, exports, .. } =
-                ArrayOptions::of_preset(preset.params(), Vec::new(), Data::Memory);
+                ArrayOptions::of_preset(preset.params(), Vec::new(), ArrayData::Memory);
             assert_eq!(params.validate(), Ok(()), "{preset}");
             assert_eq!(exports.len(), params.layout.luns.len());
             assert_eq!(exports.last().map(String::as_str), Some(EXCHANGE));

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use parda_agent::file::File;
 use parda_agent::status::{Status, ask};
 use parda_scenario::array::ArrayEvent;
-use parda_scenario::exchange::Transport;
-use parda_scenario::{Action, HostId, Scenario, State, VmId};
+use parda_scenario::exchange::MeetingTransport;
+use parda_scenario::{Action, ClusterState, HostIndex, Scenario, VmIndex};
 use parda_workload::fio::JobTarget;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::agent;
-use crate::array_control::{self, ArrayStatus, Request};
+use crate::array_control::{self, ArrayRequest, ArrayStatus};
 use crate::error::LabError;
 use crate::export_uri::export_uri;
 use crate::fio;
@@ -29,7 +29,7 @@ use crate::meeting::{Meeting, no_way};
 use crate::meter::HostReading;
 use crate::options::LabOptions;
 use crate::process::Process;
-use crate::relay::{End, Relay};
+use crate::relay::{RelayEnd, RelayProcess};
 use crate::run_dir::RunDir;
 use crate::temporary;
 use parda_scenario::scenario::EXCHANGE;
@@ -64,20 +64,20 @@ const LIVE_SLACK: Duration = Duration::from_secs(30 * 86_400);
 pub struct Cluster<'a> {
     scenario: &'a Scenario,
     options: &'a LabOptions,
-    state: State,
-    clients: BTreeMap<VmId, Process>,
+    state: ClusterState,
+    clients: BTreeMap<VmIndex, Process>,
     /// Clients that were asked to stop.
     stopping: Vec<Process>,
-    agents: BTreeMap<HostId, Process>,
+    agents: BTreeMap<HostIndex, Process>,
     /// Hosts that are guests, with their agents and clients.
-    guests: BTreeMap<HostId, Box<dyn GuestHost>>,
+    guests: BTreeMap<HostIndex, Box<dyn GuestHost>>,
     /// Relays to the exchange, for hosts that can be cut off from it.
-    relays: BTreeMap<HostId, Relay>,
+    relays: BTreeMap<HostIndex, RelayProcess>,
     array: Process,
     /// Sides of a partition, each with an array that has its copy of the exchange.
     sides: Vec<(String, Process)>,
     /// Hosts whose next agent is of the new version.
-    upgraded: BTreeSet<HostId>,
+    upgraded: BTreeSet<HostIndex>,
     /// Medium of the hosts' exchange.
     meeting: Meeting,
     run_dir: RunDir,
@@ -103,7 +103,7 @@ impl<'a> Cluster<'a> {
         let array = start_array(options, &run_dir)?;
         let sides = start_sides(scenario, options, &run_dir)?;
         let mut cluster = Cluster {
-            state: State::new(&scenario.hosts),
+            state: ClusterState::new(&scenario.hosts),
             scenario,
             options,
             clients: BTreeMap::new(),
@@ -129,7 +129,7 @@ impl<'a> Cluster<'a> {
         self.wait(Who::Array, "accept connections", |_| {
             // The control socket is the last that the array opens.
             UnixStream::connect(&socket).is_ok()
-                && array_control::ask(&control, Request::Status).is_ok()
+                && array_control::ask(&control, ArrayRequest::Status).is_ok()
         })?;
         let sides: Vec<PathBuf> =
             (0..self.sides.len()).map(|side| self.run_dir.side(side)).collect();
@@ -137,15 +137,15 @@ impl<'a> Cluster<'a> {
             sides.iter().all(|socket| UnixStream::connect(socket).is_ok())
         })?;
         self.wait(Who::Etcd, "elect a leader", |cluster| cluster.meeting.is_ready())?;
-        if self.scenario.transport == Transport::File {
+        if self.scenario.transport == MeetingTransport::File {
             agent::make_exchange(self.scenario, &self.run_dir)?;
         }
-        let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
+        let all: Vec<HostIndex> = self.scenario.present().map(|(id, _)| id).collect();
         if let Some(boot) = self.options.guests {
             self.guests = boot(self.scenario, &all, &self.run_dir)?;
         }
-        let outside = |id: &HostId| self.scenario.host(*id).outside;
-        let hosts: Vec<HostId> = all.into_iter().filter(|id| !outside(id)).collect();
+        let outside = |id: &HostIndex| self.scenario.host(*id).outside;
+        let hosts: Vec<HostIndex> = all.into_iter().filter(|id| !outside(id)).collect();
         hosts.iter().try_for_each(|&id| self.set_hearing(id))?;
         hosts.iter().try_for_each(|&id| self.start_agent(id))?;
         hosts.iter().try_for_each(|&id| self.agent_answers(id))
@@ -170,13 +170,13 @@ impl<'a> Cluster<'a> {
     }
 
     /// Applies an action. Returns the host whose agent has new settings, if any.
-    fn act(&mut self, action: &Action) -> Result<Option<HostId>, LabError> {
+    fn act(&mut self, action: &Action) -> Result<Option<HostIndex>, LabError> {
         match *action {
             Action::StartVm(id) => self.start_client(id)?,
             Action::StopVm(id) => self.stop_client(id)?,
             Action::KillHost(id) => self.kill_host(id),
             Action::StartHost(id) => self.start_host(id)?,
-            Action::SetVm(VmId { host, .. }, _) | Action::SetControl(host, _) => {
+            Action::SetVm(VmIndex { host, .. }, _) | Action::SetControl(host, _) => {
                 return Ok(Some(host));
             }
             Action::HangHost(id) => self.signal(id, Signal::STOP)?,
@@ -193,7 +193,7 @@ impl<'a> Cluster<'a> {
         Ok(None)
     }
 
-    fn start_host(&mut self, id: HostId) -> Result<(), LabError> {
+    fn start_host(&mut self, id: HostIndex) -> Result<(), LabError> {
         if let Some(guest) = self.guests.get_mut(&id) {
             guest.restart()?;
         }
@@ -210,7 +210,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Has agents read their new configuration, and waits until it is in force.
-    fn reconfigure(&mut self, mut changed: Vec<HostId>) -> Result<(), LabError> {
+    fn reconfigure(&mut self, mut changed: Vec<HostIndex>) -> Result<(), LabError> {
         changed.retain(|&id| self.state.host(id).alive);
         for &id in &changed {
             self.configure(id)?;
@@ -229,9 +229,9 @@ impl<'a> Cluster<'a> {
     ///
     /// # Errors
     /// The agent is alive and does not answer. For a host outside control: the array does not answer.
-    pub fn status(&mut self, id: HostId) -> Result<Option<HostReading>, LabError> {
+    pub fn status(&mut self, id: HostIndex) -> Result<Option<HostReading>, LabError> {
         if self.scenario.host(id).outside {
-            let disks = self.ask_array(Request::Status)?.exports;
+            let disks = self.ask_array(ArrayRequest::Status)?.exports;
             return Ok(Some(HostReading { window: None, beta: 0.0, disks }));
         }
         if !self.state.host(id).alive || self.state.host(id).hangs {
@@ -250,13 +250,13 @@ impl<'a> Cluster<'a> {
 
     /// IOs that the array has completed for the exchange.
     pub fn exchange_ios(&mut self) -> Result<u64, LabError> {
-        let exports = self.ask_array(Request::Status)?.exports;
+        let exports = self.ask_array(ArrayRequest::Status)?.exports;
         let exchange = exports.iter().find(|export| export.name == EXCHANGE);
         Ok(exchange.map_or(0, |export| export.reads.ios + export.writes.ios))
     }
 
     /// Status of a host's agent. `None` if it does not answer.
-    fn ask(&self, id: HostId) -> Option<Status> {
+    fn ask(&self, id: HostIndex) -> Option<Status> {
         match self.guests.get(&id) {
             Some(guest) => guest.status(),
             None => ask(&self.run_dir.status(id)).ok(),
@@ -265,7 +265,7 @@ impl<'a> Cluster<'a> {
 
     /// Whether a host's agent is stopped.
     #[must_use]
-    pub fn hangs(&self, id: HostId) -> bool {
+    pub fn hangs(&self, id: HostIndex) -> bool {
         self.state.host(id).hangs
     }
 
@@ -360,7 +360,7 @@ impl<'a> Cluster<'a> {
                 return Err(logged(&what, &process.last_words(), &self.run_dir));
             }
         }
-        let alive = |id: &HostId| self.state.host(*id).alive;
+        let alive = |id: &HostIndex| self.state.host(*id).alive;
         let mut guests = self.guests.iter_mut().filter(|(id, _)| alive(id));
         Ok(guests.try_for_each(|(_, guest)| guest.check())?)
     }
@@ -398,7 +398,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Configuration of a host's agent.
-    fn file(&self, id: HostId) -> File {
+    fn file(&self, id: HostIndex) -> File {
         let mut file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
         if let Some(exchange) = self.meeting.exchange(id) {
             file.volume.iter_mut().for_each(|volume| volume.exchange = Some(exchange.clone()));
@@ -406,7 +406,7 @@ impl<'a> Cluster<'a> {
         file
     }
 
-    fn configure(&self, id: HostId) -> Result<(), LabError> {
+    fn configure(&self, id: HostIndex) -> Result<(), LabError> {
         let mut file = self.file(id);
         file.http =
             self.options.live.as_ref().and_then(|live| live.http(id, &self.run_dir.tokens()));
@@ -419,7 +419,7 @@ impl<'a> Cluster<'a> {
         written.map_err(|error| unwritten(&path, &error))
     }
 
-    fn start_agent(&mut self, id: HostId) -> Result<(), LabError> {
+    fn start_agent(&mut self, id: HostIndex) -> Result<(), LabError> {
         self.configure(id)?;
         if let Some(guest) = self.guests.get_mut(&id) {
             return Ok(guest.start_agent()?);
@@ -434,29 +434,29 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    fn agent_answers(&mut self, id: HostId) -> Result<(), LabError> {
+    fn agent_answers(&mut self, id: HostIndex) -> Result<(), LabError> {
         self.wait(Who::Agent(id), "say how it stands", |cluster| cluster.ask(id).is_some())
     }
 
     /// Applies an event to the array.
     fn array_event(&mut self, event: ArrayEvent) -> Result<(), LabError> {
         let request = match event {
-            ArrayEvent::FailDrive(drive) => Request::FailDrive(drive),
+            ArrayEvent::FailDrive(drive) => ArrayRequest::FailDrive(drive),
             // Only one drive can have failed, and the event was checked to name it.
-            ArrayEvent::RebuildDrive(_) => Request::Rebuild,
-            ArrayEvent::WriteCache(on) => Request::WriteCache(on),
-            ArrayEvent::Slow(slow) => Request::Slow(slow),
+            ArrayEvent::RebuildDrive(_) => ArrayRequest::Rebuild,
+            ArrayEvent::WriteCache(on) => ArrayRequest::WriteCache(on),
+            ArrayEvent::Slow(slow) => ArrayRequest::Slow(slow),
         };
         let refused = |why| LabError::failed(format!("nothing happened to the array: {why}"));
         self.ask_array(request)?.error.map_or(Ok(()), |why| Err(refused(why)))
     }
 
-    fn ask_array(&mut self, request: Request) -> Result<ArrayStatus, LabError> {
+    fn ask_array(&mut self, request: ArrayRequest) -> Result<ArrayStatus, LabError> {
         array_control::ask(&self.run_dir.array_control(), request)
             .map_err(|_| self.late(Who::Array, "say how it stands"))
     }
 
-    fn signal(&mut self, id: HostId, signal: Signal) -> Result<(), LabError> {
+    fn signal(&mut self, id: HostIndex, signal: Signal) -> Result<(), LabError> {
         if let Some(agent) = self.agents.get_mut(&id) {
             agent.signal(signal);
         }
@@ -464,8 +464,8 @@ impl<'a> Cluster<'a> {
     }
 
     /// Has a host hear the others as its state says.
-    fn set_hearing(&mut self, id: HostId) -> Result<(), LabError> {
-        if self.scenario.transport == Transport::File {
+    fn set_hearing(&mut self, id: HostIndex) -> Result<(), LabError> {
+        if self.scenario.transport == MeetingTransport::File {
             return self.set_relay(id);
         }
         let name = &self.scenario.host(id).name;
@@ -474,25 +474,26 @@ impl<'a> Cluster<'a> {
 
     /// Makes or cuts a host's relay to the exchange, or leads it to the copy of the host's side. Does
     /// nothing for hosts without a relay.
-    fn set_relay(&mut self, id: HostId) -> Result<(), LabError> {
+    fn set_relay(&mut self, id: HostIndex) -> Result<(), LabError> {
         let hearing = &self.state.host(id).hearing;
         let side = self.sides.iter().position(|(side, _)| *side == hearing.side);
-        let to =
-            End::Unix(side.map_or_else(|| self.run_dir.array(), |side| self.run_dir.side(side)));
+        let to = RelayEnd::Unix(
+            side.map_or_else(|| self.run_dir.array(), |side| self.run_dir.side(side)),
+        );
         let led = self.relays.get(&id).is_some_and(|relay| relay.leads_to(&to));
         if !hearing.reachable || !led {
             self.relays.remove(&id);
         }
         if hearing.reachable && !led && limits::has_own_relay(self.scenario, id) {
             let host = &self.scenario.host(id).name;
-            let relay = Relay::start(End::Unix(self.run_dir.exchange(id)), to)
+            let relay = RelayProcess::start(RelayEnd::Unix(self.run_dir.exchange(id)), to)
                 .map_err(|error| no_way(host, &error))?;
             self.relays.insert(id, relay);
         }
         Ok(())
     }
 
-    fn kill_host(&mut self, id: HostId) {
+    fn kill_host(&mut self, id: HostIndex) {
         if let Some(agent) = self.agents.remove(&id) {
             agent.kill();
         }
@@ -502,7 +503,7 @@ impl<'a> Cluster<'a> {
         self.clients.retain(|vm, _| vm.host != id);
     }
 
-    fn start_client(&mut self, id: VmId) -> Result<(), LabError> {
+    fn start_client(&mut self, id: VmIndex) -> Result<(), LabError> {
         let Scenario { seed, duration, .. } = *self.scenario;
         let vm = self.scenario.vm(id);
         let slack = if self.options.live.is_some() { LIVE_SLACK } else { CLIENT_SLACK };
@@ -522,7 +523,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    fn stop_client(&mut self, id: VmId) -> Result<(), LabError> {
+    fn stop_client(&mut self, id: VmIndex) -> Result<(), LabError> {
         if let Some(guest) = self.guests.get_mut(&id.host) {
             guest.stop_client(id)?;
         }
@@ -540,7 +541,7 @@ impl<'a> Cluster<'a> {
     ///
     /// # Errors
     /// The client's host is a guest that is gone.
-    pub fn burst(&mut self, id: VmId, works: bool) -> Result<(), LabError> {
+    pub fn burst(&mut self, id: VmIndex, works: bool) -> Result<(), LabError> {
         let signal = if works { Signal::CONT } else { Signal::STOP };
         if let Some(client) = self.clients.get_mut(&id) {
             client.signal(signal);
@@ -573,7 +574,7 @@ impl Lateness {
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Array,
-    Agent(HostId),
+    Agent(HostIndex),
     Etcd,
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use parda_agent::file::Http;
-use parda_scenario::{HostId, Scenario};
+use parda_scenario::{HostIndex, Scenario};
 
 /// First port that is tried: the one that the documentation uses.
 const FIRST: u16 = 9843;
@@ -16,7 +16,7 @@ const FIRST: u16 = 9843;
 /// Ports on loopback, one for each host that is a process, and a token for changes.
 #[derive(Clone, Debug)]
 pub struct Dashboards {
-    ports: BTreeMap<HostId, u16>,
+    ports: BTreeMap<HostIndex, u16>,
     token: String,
 }
 
@@ -61,7 +61,7 @@ impl Dashboards {
         })
     }
 
-    pub(crate) fn http(&self, id: HostId, tokens: &Path) -> Option<Http> {
+    pub(crate) fn http(&self, id: HostIndex, tokens: &Path) -> Option<Http> {
         let address = format!("tcp:127.0.0.1:{}", self.ports.get(&id)?);
         let tokens = Some(tokens.to_owned());
         Some(Http { address, plain: false, tls: None, pages: None, tokens })

@@ -5,7 +5,7 @@ use std::error::Error;
 /// A part of a scenario that the laboratory cannot do.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} is beyond the laboratory: parda-lab sim can do it")]
-pub struct Refusal {
+pub struct LabRefusal {
     /// Possible paths of the unsupported part in the document, such as `host.2.exchange.delay`: the first one present
     /// counts.
     pub paths: Vec<String>,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use parda_scenario::{Scenario, Vm, VmId, client_seed};
+use parda_scenario::{Scenario, Vm, VmIndex, client_seed};
 use parda_workload::fio::{Job, JobTarget, UnsupportedByFio, has_engine};
 use parda_workload::{ClientLoad, Workload};
 
-use crate::error::{LabError, Refusal};
+use crate::error::{LabError, LabRefusal};
 
 /// Checks that fio is installed and has an NBD engine.
 ///
@@ -28,10 +28,10 @@ pub fn check() -> Result<(), LabError> {
 ///
 /// # Errors
 /// The first VM whose workload fio does not support.
-pub fn can_do(scenario: &Scenario) -> Result<(), Refusal> {
+pub fn can_do(scenario: &Scenario) -> Result<(), LabRefusal> {
     scenario.vm_ids().try_for_each(|(id, vm)| {
         let path = format!("{}.vm.{}.workload", scenario.host(id.host).path, id.index);
-        load(&mut Job::new(&vm.name), vm).map_err(|what| Refusal { paths: vec![path], what })
+        load(&mut Job::new(&vm.name), vm).map_err(|what| LabRefusal { paths: vec![path], what })
     })
 }
 
@@ -53,7 +53,7 @@ fn load(job: &mut Job, vm: &Vm) -> Result<(), String> {
 /// A part of the workload that fio does not support; none after [`can_do`].
 pub fn arguments(
     vm: &Vm,
-    id: VmId,
+    id: VmIndex,
     target: JobTarget<'_>,
     seed: u64,
     at_most: Duration,
@@ -71,8 +71,8 @@ mod tests {
     use super::*;
     use parda_config::Document;
     use parda_control::Bytes;
-    use parda_scenario::HostId;
-    use parda_workload::{Bursts, Demand, SizePart};
+    use parda_scenario::HostIndex;
+    use parda_workload::{ArrivalRule, Bursts, SizePart};
 
     fn closed(outstanding: u32) -> Workload {
         Workload {
@@ -80,22 +80,22 @@ mod tests {
             read_percent: 67.0,
             random_percent: 70.0,
             hot: None,
-            demand: Demand::Closed { outstanding },
+            demand: ArrivalRule::Closed { outstanding },
             one_stream: false,
             trim_percent: 0.0,
             bursts: None,
         }
     }
 
-    fn told(workload: Workload, id: VmId) -> Vec<String> {
+    fn told(workload: Workload, id: VmIndex) -> Vec<String> {
         let (name, disk, load) = ("db".to_owned(), Bytes(1 << 30), workload.into());
         let vm = Vm { name, settings: Default::default(), disk, lun: 0, load };
         let target = JobTarget::Nbd("nbd+unix:///db?socket=/run/h1");
         arguments(&vm, id, target, 7, Duration::from_secs(90)).unwrap()
     }
 
-    const fn id(index: usize) -> VmId {
-        VmId { host: HostId(1), index }
+    const fn id(index: usize) -> VmIndex {
+        VmIndex { host: HostIndex(1), index }
     }
 
     fn has(args: &[String], wanted: &[&str]) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parda_agent::file::File;
 use parda_agent::status::{Status, VolumeStatus};
-use parda_scenario::{HostId, Scenario, VmId};
+use parda_scenario::{HostIndex, Scenario, VmIndex};
 use rustix::process::Signal;
 
 use crate::meter::HostReading;
@@ -20,8 +20,11 @@ pub const DISK: &str = "/dev/lab/lun";
 pub type GuestError = Box<dyn Error + Send + Sync>;
 
 /// Boots the guests among these hosts, all at the same time. The array of the run directory answers by then.
-pub type Boot =
-    fn(&Scenario, &[HostId], &RunDir) -> Result<BTreeMap<HostId, Box<dyn GuestHost>>, GuestError>;
+pub type Boot = fn(
+    &Scenario,
+    &[HostIndex],
+    &RunDir,
+) -> Result<BTreeMap<HostIndex, Box<dyn GuestHost>>, GuestError>;
 
 /// A host of a scenario that is a guest: its kernel, its agent and its VMs' clients. All errors say that one of them is gone.
 #[expect(clippy::missing_errors_doc, reason = "said above for all")]
@@ -37,11 +40,11 @@ pub trait GuestHost: Debug {
     /// Reading of the host, whose agent has this status of its volume.
     fn reading(&self, volume: VolumeStatus) -> Result<HostReading, GuestError>;
     /// Starts a VM's client, a fio with these arguments, in the VM's cgroup.
-    fn start_client(&mut self, id: VmId, arguments: &[String]) -> Result<(), GuestError>;
+    fn start_client(&mut self, id: VmIndex, arguments: &[String]) -> Result<(), GuestError>;
     /// Asks a VM's client to stop and waits for its outstanding IOs.
-    fn stop_client(&mut self, id: VmId) -> Result<(), GuestError>;
+    fn stop_client(&mut self, id: VmIndex) -> Result<(), GuestError>;
     /// Sends a VM's client a signal.
-    fn signal_client(&self, id: VmId, signal: Signal) -> Result<(), GuestError>;
+    fn signal_client(&self, id: VmIndex, signal: Signal) -> Result<(), GuestError>;
     /// Checks that the guest, its agent and its clients live.
     fn check(&mut self) -> Result<(), GuestError>;
     /// Kills the guest as a power failure would.

@@ -44,10 +44,10 @@ pub mod run;
 mod run_dir;
 mod temporary;
 
-pub use array_server::{ArrayOptions, Data, run_array};
+pub use array_server::{ArrayData, ArrayOptions, run_array};
 pub use dashboards::Dashboards;
 pub use error::LabError;
 pub use export_uri::export_uri;
 pub use options::LabOptions;
-pub use run::{Progress, run};
+pub use run::{LabProgress, run};
 pub use run_dir::RunDir;

@@ -3,46 +3,46 @@
 
 use std::collections::BTreeSet;
 
-use parda_scenario::exchange::{Hearing, Transport};
-use parda_scenario::{Action, Host, HostId, Scenario};
+use parda_scenario::exchange::{Hearing, MeetingTransport};
+use parda_scenario::{Action, Host, HostIndex, Scenario};
 
-use crate::error::Refusal;
+use crate::error::LabRefusal;
 use crate::fio;
 
 /// Checks that the laboratory can run a scenario, whose hosts may be guests or not.
 ///
 /// # Errors
 /// It cannot; the error names the feature, and where in the document it may stand.
-pub fn check(scenario: &Scenario, guests: bool) -> Result<(), Refusal> {
+pub fn check(scenario: &Scenario, guests: bool) -> Result<(), LabRefusal> {
     fio::can_do(scenario)?;
     let guest = scenario.present().find(|(_, host)| host.guest.is_some());
     if let Some((_, guest)) = guest.filter(|_| !guests) {
         let (paths, what) =
             (vec![format!("{}.kind", guest.path)], format!("{}, a guest,", guest.name));
-        return Err(Refusal { paths, what });
+        return Err(LabRefusal { paths, what });
     }
     let faults = |(id, _)| {
         hearings(scenario, id).find_map(|found| fault_of_packets(scenario.transport, found))
     };
     let Some((what, paths)) = scenario.present().find_map(faults) else { return Ok(()) };
     let over = match scenario.transport {
-        Transport::File => "",
-        Transport::Udp => " over UDP",
-        Transport::Etcd => " over etcd",
+        MeetingTransport::File => "",
+        MeetingTransport::Udp => " over UDP",
+        MeetingTransport::Etcd => " over etcd",
     };
-    Err(Refusal { paths, what: format!("{what}{over}") })
+    Err(LabRefusal { paths, what: format!("{what}{over}") })
 }
 
 /// Whether the host is ever cut off from the exchange, or on a side of its own.
 #[must_use]
-pub fn has_own_relay(scenario: &Scenario, id: HostId) -> bool {
+pub fn has_own_relay(scenario: &Scenario, id: HostIndex) -> bool {
     hearings(scenario, id).any(|(hearing, _)| !hearing.reachable || !hearing.side.is_empty())
 }
 
 /// Sides of a partition of an exchange on the array, without the one on which all hosts begin.
 #[must_use]
 pub fn sides(scenario: &Scenario) -> BTreeSet<String> {
-    if scenario.transport != Transport::File {
+    if scenario.transport != MeetingTransport::File {
         return BTreeSet::new();
     }
     let all = scenario.present().flat_map(|(id, _)| hearings(scenario, id));
@@ -51,7 +51,7 @@ pub fn sides(scenario: &Scenario) -> BTreeSet<String> {
 
 /// Each state of a host's access to the exchange, at the beginning and after each change. The path names its entry in the
 /// scenario.
-fn hearings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = (Hearing, &str)> {
+fn hearings(scenario: &Scenario, id: HostIndex) -> impl Iterator<Item = (Hearing, &str)> {
     let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
         Action::SetExchange(host, settings) if *host == id => {
             Some((Hearing::default().changed(settings), event.path.as_str()))
@@ -65,11 +65,11 @@ fn hearings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = (Hearing, &
 /// The first of these settings that no real exchange over this transport has, and where it may stand. Only over UDP can single
 /// packets be lost: a connection can only be cut.
 fn fault_of_packets(
-    transport: Transport,
+    transport: MeetingTransport,
     (hearing, path): (Hearing, &str),
 ) -> Option<(String, Vec<String>)> {
     let usual = Hearing::default();
-    let is_udp = transport == Transport::Udp;
+    let is_udp = transport == MeetingTransport::Udp;
     let beyond = [
         (hearing.delay != usual.delay, "delay"),
         (!is_udp && hearing.loss != usual.loss, "loss"),
@@ -134,7 +134,7 @@ mod tests {
         ] {
             let (scenario, checked) = checked(event);
             assert_eq!(checked, Ok(()));
-            assert_eq!(has_own_relay(&scenario, HostId(0)), own_relay, "{event}");
+            assert_eq!(has_own_relay(&scenario, HostIndex(0)), own_relay, "{event}");
         }
     }
 }

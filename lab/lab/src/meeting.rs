@@ -5,15 +5,15 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use parda_agent::file::Exchange;
-use parda_scenario::exchange::{EtcdEvent, Hearing, Transport};
-use parda_scenario::{Host, HostId, Scenario};
+use parda_scenario::exchange::{EtcdEvent, Hearing, MeetingTransport};
+use parda_scenario::{Host, HostIndex, Scenario};
 
 use crate::error::LabError;
 use crate::etcd::{self, Etcd};
 use crate::limits;
 use crate::network::Network;
 use crate::process::Process;
-use crate::relay::{End, Relay};
+use crate::relay::{RelayEnd, RelayProcess};
 use crate::run_dir::RunDir;
 
 /// Medium of the exchange of a run's hosts.
@@ -24,7 +24,7 @@ pub(crate) enum Meeting {
     /// By datagrams over UDP.
     Network(Network),
     /// In etcd. `routes`: ways to it of hosts that are ever cut off.
-    Etcd { etcd: Etcd, routes: BTreeMap<HostId, Vec<Route>> },
+    Etcd { etcd: Etcd, routes: BTreeMap<HostIndex, Vec<Route>> },
 }
 
 /// A host's route to a member of etcd.
@@ -32,7 +32,7 @@ pub(crate) enum Meeting {
 pub(crate) struct Route {
     from: SocketAddr,
     to: SocketAddr,
-    relay: Option<Relay>,
+    relay: Option<RelayProcess>,
 }
 
 impl Route {
@@ -40,7 +40,8 @@ impl Route {
         if !open {
             self.relay = None;
         } else if self.relay.is_none() {
-            self.relay = Some(Relay::start(End::Tcp(self.from), End::Tcp(self.to))?);
+            self.relay =
+                Some(RelayProcess::start(RelayEnd::Tcp(self.from), RelayEnd::Tcp(self.to))?);
         }
         Ok(())
     }
@@ -64,12 +65,12 @@ impl Meeting {
     /// The network cannot be made, or etcd cannot be started.
     pub(crate) fn start(scenario: &Scenario, run_dir: &RunDir) -> Result<Meeting, LabError> {
         match scenario.transport {
-            Transport::File => Ok(Meeting::Slots),
-            Transport::Udp => {
+            MeetingTransport::File => Ok(Meeting::Slots),
+            MeetingTransport::Udp => {
                 let network = Network::new(scenario.hosts.len(), scenario.seed);
                 network.map(Meeting::Network).map_err(no_network)
             }
-            Transport::Etcd => {
+            MeetingTransport::Etcd => {
                 etcd::check().map_err(no_etcd)?;
                 let mut etcd = Etcd::new(scenario.etcd_members, run_dir.path());
                 etcd.start().map_err(not_started)?;
@@ -86,7 +87,7 @@ impl Meeting {
     }
 
     /// Exchange settings for a host's agent. `None` if hosts meet in the array's slots.
-    pub(crate) fn exchange(&self, id: HostId) -> Option<Exchange> {
+    pub(crate) fn exchange(&self, id: HostIndex) -> Option<Exchange> {
         match self {
             Meeting::Slots => None,
             Meeting::Network(network) => {
@@ -116,7 +117,7 @@ impl Meeting {
     pub(crate) fn set(
         &mut self,
         host: &str,
-        id: HostId,
+        id: HostIndex,
         hearing: &Hearing,
     ) -> Result<(), LabError> {
         match self {
@@ -153,9 +154,9 @@ impl Meeting {
 }
 
 /// Routes to each member of etcd, for hosts that are ever cut off.
-fn routes(scenario: &Scenario, etcd: &Etcd) -> Result<BTreeMap<HostId, Vec<Route>>, LabError> {
+fn routes(scenario: &Scenario, etcd: &Etcd) -> Result<BTreeMap<HostIndex, Vec<Route>>, LabError> {
     let cut_off = scenario.present().filter(|(id, _)| limits::has_own_relay(scenario, *id));
-    let of_host = |(id, host): (HostId, &Host)| {
+    let of_host = |(id, host): (HostIndex, &Host)| {
         let route = |to: SocketAddr| {
             // The port stays this host's, as no one else listens at the member's address.
             let from = TcpListener::bind((to.ip(), 0))?.local_addr()?;

@@ -10,7 +10,7 @@ use parda_agent::latency::{Latency, Summary};
 use parda_agent::status::{DiskStatus, VolumeStatus};
 use parda_block::Count;
 use parda_scenario::count::{HostCount, VmCount, mean};
-use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
+use parda_scenario::{Distribution, Host, HostAnswer, HostIndex, Phase, Scenario};
 
 /// Reading of a host: the status of its agent, or, without one, the array's counters.
 #[derive(Clone, Debug)]
@@ -73,20 +73,20 @@ impl Disk {
 
 /// Counters of a host since the run began.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct RunReading {
     at: Instant,
     disks: Vec<Disk>,
 }
 
-impl Reading {
+impl RunReading {
     /// IOs completed per second since `earlier`.
     #[must_use]
-    pub fn iops_since(&self, earlier: &Reading) -> f64 {
-        let ios = |reading: &Reading| reading.disks.iter().map(Disk::ios).sum::<u64>();
+    pub fn iops_since(&self, earlier: &RunReading) -> f64 {
+        let ios = |reading: &RunReading| reading.disks.iter().map(Disk::ios).sum::<u64>();
         (ios(self) - ios(earlier)) as f64 / self.seconds_since(earlier)
     }
 
-    fn seconds_since(&self, earlier: &Reading) -> f64 {
+    fn seconds_since(&self, earlier: &RunReading) -> f64 {
         self.at.duration_since(earlier.at).as_secs_f64()
     }
 
@@ -98,15 +98,15 @@ impl Reading {
 
     /// The difference to `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Reading) -> Reading {
-        Reading {
+    pub fn since(&self, earlier: &RunReading) -> RunReading {
+        RunReading {
             at: self.at,
             disks: self.disks.iter().zip(&earlier.disks).map(|(a, b)| a.since(b)).collect(),
         }
     }
 
-    fn plus(&self, other: &Reading) -> Reading {
-        Reading {
+    fn plus(&self, other: &RunReading) -> RunReading {
+        RunReading {
             at: other.at,
             disks: self.disks.iter().zip(&other.disks).map(|(a, b)| a.plus(b)).collect(),
         }
@@ -123,24 +123,24 @@ struct Sample {
 
 /// Counters of one host over the lives of its agents.
 #[derive(Clone, Debug)]
-pub struct Meter {
+pub struct HostMeter {
     /// Names of the host's disks.
     names: Vec<String>,
     /// Last counters of the host's earlier agents.
-    before: Reading,
+    before: RunReading,
     /// Last counters of the current agent.
-    now: Option<Reading>,
+    now: Option<RunReading>,
     samples: Vec<Sample>,
 }
 
-impl Meter {
+impl HostMeter {
     /// A meter of a host without IO.
     #[must_use]
-    pub fn new(host: &Host, at: Instant) -> Meter {
+    pub fn new(host: &Host, at: Instant) -> HostMeter {
         let disks = vec![Disk::default(); host.vms.len()];
-        Meter {
+        HostMeter {
             names: host.vms.iter().map(|vm| vm.name.clone()).collect(),
-            before: Reading { at, disks },
+            before: RunReading { at, disks },
             now: None,
             samples: Vec::new(),
         }
@@ -151,7 +151,7 @@ impl Meter {
         let disk = |name: &String| {
             status.disks.iter().find(|d| d.name == *name).map(Disk::of).unwrap_or_default()
         };
-        self.now = Some(Reading { at, disks: self.names.iter().map(disk).collect() });
+        self.now = Some(RunReading { at, disks: self.names.iter().map(disk).collect() });
         self.samples.push(Sample { at, window: status.window, beta: status.beta });
     }
 
@@ -172,10 +172,10 @@ impl Meter {
 
     /// Counters of the host until `at`, as far as they are known.
     #[must_use]
-    pub fn reading(&self, at: Instant) -> Reading {
+    pub fn reading(&self, at: Instant) -> RunReading {
         match &self.now {
             Some(now) => self.before.plus(now),
-            None => Reading { at, ..self.before.clone() },
+            None => RunReading { at, ..self.before.clone() },
         }
     }
 
@@ -184,9 +184,9 @@ impl Meter {
     pub fn answer(
         &self,
         scenario: &Scenario,
-        id: HostId,
+        id: HostIndex,
         phase: &Phase,
-        (from, to): (&Reading, &Reading),
+        (from, to): (&RunReading, &RunReading),
     ) -> HostAnswer {
         let done = to.since(from);
         let samples: Vec<Sample> =
@@ -275,7 +275,7 @@ mod tests {
     fn a_phase_is_the_difference_of_two_readings() {
         let (scenario, t) = (scenario(), Instant::now());
         let at = |s| t + Duration::from_secs(s);
-        let mut meter = Meter::new(&scenario.hosts[0], t);
+        let mut meter = HostMeter::new(&scenario.hosts[0], t);
         meter.take(at(10), &status([1000, 100], Some(20.0)));
         let from = meter.reading(at(10));
         meter.take(at(15), &status([2000, 600], Some(40.0)));
@@ -283,7 +283,7 @@ mod tests {
         let to = meter.reading(at(20));
         meter.take(at(21), &status([5100, 2200], Some(900.0)));
 
-        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        let answer = meter.answer(&scenario, HostIndex(0), &scenario.phases[0], (&from, &to));
         assert_eq!((answer.name.as_str(), answer.shares), ("a", 3000));
         assert_eq!((answer.iops, answer.outstanding), (600.0, 18.0));
         assert_eq!((answer.window, answer.beta), (Some(30.0), 2.0));
@@ -298,11 +298,11 @@ mod tests {
     #[test]
     fn a_vm_that_stopped_within_the_phase_is_not_judged() {
         let (scenario, t) = (scenario(), Instant::now());
-        let mut meter = Meter::new(&scenario.hosts[0], t);
+        let mut meter = HostMeter::new(&scenario.hosts[0], t);
         let from = meter.reading(t);
         meter.take(t + Duration::from_secs(20), &status([100, 100], Some(8.0)));
         let to = meter.reading(t);
-        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[1], (&from, &to));
+        let answer = meter.answer(&scenario, HostIndex(0), &scenario.phases[1], (&from, &to));
         assert_eq!(answer.vms.iter().map(|v| v.saturated).collect::<Vec<_>>(), [true, false]);
     }
 
@@ -310,7 +310,7 @@ mod tests {
     fn a_host_that_comes_back_counts_on() {
         let (scenario, t) = (scenario(), Instant::now());
         let at = |s| t + Duration::from_secs(s);
-        let mut meter = Meter::new(&scenario.hosts[0], t);
+        let mut meter = HostMeter::new(&scenario.hosts[0], t);
         meter.take(at(10), &status([1000, 100], None));
         let from = meter.reading(at(10));
         meter.take(at(12), &status([1200, 200], None));
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(dead.iops_since(&from), 75.0);
         meter.take(at(20), &status([60, 40], None));
         let to = meter.reading(at(20));
-        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        let answer = meter.answer(&scenario, HostIndex(0), &scenario.phases[0], (&from, &to));
         assert_eq!((answer.iops, answer.outstanding, answer.window), (40.0, 1.2, None));
         assert_eq!(answer.device_latency_ms.unwrap().p50, 30.0);
     }
@@ -328,13 +328,13 @@ mod tests {
     fn a_host_that_hangs_does_nothing_for_as_long() {
         let (scenario, t) = (scenario(), Instant::now());
         let at = |s| t + Duration::from_secs(s);
-        let mut meter = Meter::new(&scenario.hosts[0], t);
+        let mut meter = HostMeter::new(&scenario.hosts[0], t);
         meter.take(at(10), &status([1000, 100], Some(20.0)));
         let from = meter.reading(at(10));
         meter.hangs(at(20));
         let to = meter.reading(at(20));
         assert_eq!(to.iops_since(&from), 0.0);
-        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        let answer = meter.answer(&scenario, HostIndex(0), &scenario.phases[0], (&from, &to));
         assert_eq!((answer.iops, answer.window), (0.0, Some(20.0)));
         meter.take(at(30), &status([1300, 200], Some(30.0)));
         assert_eq!(meter.reading(at(30)).iops_since(&to), 40.0);
@@ -343,9 +343,9 @@ mod tests {
     #[test]
     fn nothing_done_has_no_latency() {
         let (scenario, t) = (scenario(), Instant::now());
-        let meter = Meter::new(&scenario.hosts[0], t);
+        let meter = HostMeter::new(&scenario.hosts[0], t);
         let (from, to) = (meter.reading(t), meter.reading(t + Duration::from_secs(10)));
-        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        let answer = meter.answer(&scenario, HostIndex(0), &scenario.phases[0], (&from, &to));
         assert_eq!((answer.iops, answer.device_latency_ms), (0.0, None));
     }
 }

@@ -12,35 +12,35 @@ use rustix::net::{SocketFlags, accept_with};
 
 /// One end of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RelayEnd {
     /// Path of a unix socket.
     Unix(PathBuf),
     /// An address of TCP.
     Tcp(SocketAddr),
 }
 
-impl End {
+impl RelayEnd {
     fn listen(&self) -> io::Result<OwnedFd> {
         Ok(match self {
-            End::Unix(path) => UnixListener::bind(path)?.into(),
-            End::Tcp(address) => TcpListener::bind(address)?.into(),
+            RelayEnd::Unix(path) => UnixListener::bind(path)?.into(),
+            RelayEnd::Tcp(address) => TcpListener::bind(address)?.into(),
         })
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
         Ok(match self {
-            End::Unix(path) => UnixStream::connect(path)?,
+            RelayEnd::Unix(path) => UnixStream::connect(path)?,
             // Only read, written and shut down, which are alike for both.
-            End::Tcp(address) => OwnedFd::from(TcpStream::connect(address)?).into(),
+            RelayEnd::Tcp(address) => OwnedFd::from(TcpStream::connect(address)?).into(),
         })
     }
 }
 
 /// A relay from one address to another. Dropping the relay closes its connections.
 #[derive(Debug)]
-pub struct Relay {
-    from: End,
-    to: End,
+pub struct RelayProcess {
+    from: RelayEnd,
+    to: RelayEnd,
     listener: OwnedFd,
     /// Thread that accepts connections.
     thread: Option<JoinHandle<()>>,
@@ -50,12 +50,12 @@ pub struct Relay {
 /// Both ends of every connection.
 type Streams = Arc<Mutex<Vec<UnixStream>>>;
 
-impl Relay {
+impl RelayProcess {
     /// Relays connections at `from`, which it creates, to `to`.
     ///
     /// # Errors
     /// The socket cannot be created, or no thread can be started.
-    pub fn start(from: End, to: End) -> io::Result<Relay> {
+    pub fn start(from: RelayEnd, to: RelayEnd) -> io::Result<RelayProcess> {
         let listener = from.listen()?;
         let (accepts, leads_to) = (listener.try_clone()?, to.clone());
         let streams = Streams::default();
@@ -67,12 +67,12 @@ impl Relay {
                 }
             }
         })?;
-        Ok(Relay { from, to, listener, thread: Some(thread), streams })
+        Ok(RelayProcess { from, to, listener, thread: Some(thread), streams })
     }
 
     /// Whether the relay leads there.
     #[must_use]
-    pub fn leads_to(&self, end: &End) -> bool {
+    pub fn leads_to(&self, end: &RelayEnd) -> bool {
         self.to == *end
     }
 }
@@ -92,9 +92,9 @@ fn join(here: UnixStream, there: UnixStream, open: &Streams) -> io::Result<()> {
     Ok(())
 }
 
-impl Drop for Relay {
+impl Drop for RelayProcess {
     fn drop(&mut self) {
-        if let End::Unix(socket) = &self.from {
+        if let RelayEnd::Unix(socket) = &self.from {
             let _ = std::fs::remove_file(socket);
         }
         // Ends the accepting thread, so that no connections are added.
@@ -142,7 +142,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         server(&to);
-        let start = || Relay::start(End::Unix(from.clone()), End::Unix(to.clone())).unwrap();
+        let start = || {
+            RelayProcess::start(RelayEnd::Unix(from.clone()), RelayEnd::Unix(to.clone())).unwrap()
+        };
         let relay = start();
         let mut streams = [0, 1].map(|_| UnixStream::connect(&from).unwrap());
         for (stream, byte) in streams.iter_mut().zip([3, 5]) {

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use parda_agent::latency::Latency;
 use parda_scenario::{
-    Action, Answer, Engine, HostId, Phase, PhaseAnswer, Scenario, State, TimelineEvent, VmId,
+    Action, ClusterState, Engine, HostIndex, Phase, PhaseAnswer, RunAnswer, Scenario,
+    TimelineEvent, VmIndex,
 };
 
 use crate::cluster::Cluster;
 use crate::error::LabError;
-use crate::meter::{Meter, Reading};
+use crate::meter::{HostMeter, RunReading};
 use crate::options::LabOptions;
 
 /// Interval between reports of progress.
@@ -22,7 +23,7 @@ const TELL_OF_GUESTS_EVERY: Duration = Duration::from_millis(2500);
 
 /// Progress of a run: once per second, and less often with guests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Progress<'a> {
+pub struct LabProgress<'a> {
     /// Time since the beginning of the run.
     pub at: Duration,
     /// The phase that is being measured, if any.
@@ -41,7 +42,7 @@ enum Task<'a> {
     /// Reports the progress of the run.
     Tell,
     /// Begins (`true`) or ends a client's burst.
-    Burst(VmId, bool),
+    Burst(VmIndex, bool),
     /// Applies events to the cluster.
     Events(&'a [TimelineEvent]),
 }
@@ -56,8 +57,8 @@ enum Task<'a> {
 pub fn run(
     scenario: &Scenario,
     options: &LabOptions,
-    mut progress: impl FnMut(Progress<'_>),
-) -> Result<Answer, LabError> {
+    mut progress: impl FnMut(LabProgress<'_>),
+) -> Result<RunAnswer, LabError> {
     let mut run = Run::start(scenario, options)?;
     let played = run.play(&mut progress);
     run.cluster.keep_logs_of(played)?;
@@ -66,7 +67,7 @@ pub fn run(
         run.cluster.keep_logs_of(lived)?;
     }
     run.cluster.warn_if_late();
-    let answer = Answer::new(scenario, Engine::Lab, run.phases());
+    let answer = RunAnswer::new(scenario, Engine::Lab, run.phases());
     if options.keep_logs || !answer.ok() {
         run.cluster.keep_logs();
     }
@@ -76,24 +77,25 @@ pub fn run(
 struct Run<'a> {
     scenario: &'a Scenario,
     cluster: Cluster<'a>,
-    meters: Vec<Meter>,
+    meters: Vec<HostMeter>,
     began: Instant,
     /// Readings of all hosts at the edges of phases, with the exchange's IO count at that time.
-    edges: BTreeMap<Duration, (Vec<Reading>, u64)>,
+    edges: BTreeMap<Duration, (Vec<RunReading>, u64)>,
     /// Readings of all hosts at the last report of progress.
-    told: Vec<Reading>,
+    told: Vec<RunReading>,
 }
 
 impl<'a> Run<'a> {
     fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Run<'a>, LabError> {
         let cluster = Cluster::start(scenario, options)?;
         let began = Instant::now();
-        let meters: Vec<Meter> = scenario.hosts.iter().map(|h| Meter::new(h, began)).collect();
+        let meters: Vec<HostMeter> =
+            scenario.hosts.iter().map(|h| HostMeter::new(h, began)).collect();
         let told = meters.iter().map(|meter| meter.reading(began)).collect();
         Ok(Run { scenario, cluster, meters, began, edges: BTreeMap::new(), told })
     }
 
-    fn play(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), LabError> {
+    fn play(&mut self, progress: &mut dyn FnMut(LabProgress<'_>)) -> Result<(), LabError> {
         for (at, task) in tasks(self.scenario) {
             self.cluster.live_until(self.began + at)?;
             match task {
@@ -115,7 +117,7 @@ impl<'a> Run<'a> {
             Action::KillHost(id) => Some(id).filter(|id| !self.scenario.host(*id).outside),
             _ => None,
         };
-        let killed: Vec<HostId> = events.iter().filter_map(killed).collect();
+        let killed: Vec<HostIndex> = events.iter().filter_map(killed).collect();
         let hangs = |event: &TimelineEvent| matches!(event.action, Action::HangHost(_));
         // An agent's counters are lost when it is killed, and a stopped agent does not answer until it is resumed. All are read
         // once, before any of the meters begins with a new agent.
@@ -129,11 +131,11 @@ impl<'a> Run<'a> {
     }
 
     /// Reads the meters of all hosts.
-    fn read(&mut self) -> Result<Vec<Reading>, LabError> {
+    fn read(&mut self) -> Result<Vec<RunReading>, LabError> {
         for (i, meter) in self.meters.iter_mut().enumerate() {
-            match self.cluster.status(HostId(i))? {
+            match self.cluster.status(HostIndex(i))? {
                 Some(status) => meter.take(Instant::now(), &status),
-                None if self.cluster.hangs(HostId(i)) => meter.hangs(Instant::now()),
+                None if self.cluster.hangs(HostIndex(i)) => meter.hangs(Instant::now()),
                 None => {}
             }
         }
@@ -141,7 +143,7 @@ impl<'a> Run<'a> {
         Ok(self.meters.iter().map(|meter| meter.reading(now)).collect())
     }
 
-    fn tell(&mut self, at: Duration) -> Result<Progress<'a>, LabError> {
+    fn tell(&mut self, at: Duration) -> Result<LabProgress<'a>, LabError> {
         let now = self.read()?;
         let (mut iops, mut device) = (0.0, Latency::default());
         for (now, then) in now.iter().zip(&self.told) {
@@ -152,7 +154,7 @@ impl<'a> Run<'a> {
         let within = |p: &&Phase| p.from < at && at <= p.to;
         let phase = self.scenario.phases.iter().find(within).map(|p| p.name.as_str());
         let device_latency_ms = (device.count() > 0).then(|| device.summary().mean);
-        Ok(Progress { at, phase, iops, device_latency_ms })
+        Ok(LabProgress { at, phase, iops, device_latency_ms })
     }
 
     fn phases(&self) -> Vec<PhaseAnswer> {
@@ -192,7 +194,7 @@ fn bursts(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     let mut tasks = Vec::new();
     for (id, vm) in scenario.vm_ids() {
         let Some(bursts) = vm.load.bursts() else { continue };
-        let mut state = State::new(&scenario.hosts);
+        let mut state = ClusterState::new(&scenario.hosts);
         let mut since = None;
         let mut ran = |since: Option<Duration>, until| {
             let edges = since.into_iter().flat_map(|since| bursts.edges(since, until));

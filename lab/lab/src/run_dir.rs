@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parda_scenario::HostId;
+use parda_scenario::HostIndex;
 
 /// Directory of a run, with its sockets and logs.
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ impl RunDir {
     /// Socket at which a host serves the disks of its VMs. Its name has the host's number, as a
     /// socket's path must be short.
     #[must_use]
-    pub fn disks(&self, host: HostId) -> PathBuf {
+    pub fn disks(&self, host: HostIndex) -> PathBuf {
         self.0.join(format!("h{}.sock", host.0))
     }
 
     /// Socket at which a host's agent reports its status.
     #[must_use]
-    pub fn status(&self, host: HostId) -> PathBuf {
+    pub fn status(&self, host: HostIndex) -> PathBuf {
         self.0.join(format!("h{}.status", host.0))
     }
 
@@ -53,11 +53,11 @@ impl RunDir {
 
     /// Socket of a host's relay to the exchange, which can be cut.
     #[must_use]
-    pub fn exchange(&self, host: HostId) -> PathBuf {
+    pub fn exchange(&self, host: HostIndex) -> PathBuf {
         self.0.join(format!("h{}.exchange", host.0))
     }
 
-    pub(crate) fn configuration(&self, host: HostId) -> PathBuf {
+    pub(crate) fn configuration(&self, host: HostIndex) -> PathBuf {
         self.0.join(format!("h{}.toml", host.0))
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 use parda_scenario::Engine;
-use parda_scenario::answer::{Answer, Distribution, HostAnswer, PhaseAnswer, VmAnswer};
+use parda_scenario::answer::{Distribution, HostAnswer, PhaseAnswer, RunAnswer, VmAnswer};
 use parda_scenario::expectation::{Tally, Verdict};
 use parda_scenario::shares::{host_parts, vm_parts};
 
@@ -19,7 +19,7 @@ const MANY: usize = 40;
 
 /// The answer as a text table. With `color`, it has ANSI colours.
 #[must_use]
-pub fn table(answer: &Answer, color: bool) -> String {
+pub fn table(answer: &RunAnswer, color: bool) -> String {
     let mut text = format!("{}\n\n", heading(answer));
     let variants = answer.phases.iter().any(|phase| phase.variant.is_some());
     if variants {
@@ -45,7 +45,7 @@ pub fn table(answer: &Answer, color: bool) -> String {
     text
 }
 
-fn heading(answer: &Answer) -> String {
+fn heading(answer: &RunAnswer) -> String {
     let engine = match answer.engine {
         Engine::Lab => "real processes in real time",
         Engine::Sim => "virtual time",
@@ -54,7 +54,7 @@ fn heading(answer: &Answer) -> String {
 }
 
 /// The phases side by side: a row for each host, and for each VM of a host with several.
-fn measured(answer: &Answer, color: bool) -> Table {
+fn measured(answer: &RunAnswer, color: bool) -> Table {
     let mut table = plain(color);
     let mut header = vec![Cell::new("\n"), right("\nshares")];
     for phase in &answer.phases {
@@ -165,7 +165,7 @@ pub(crate) fn plain(color: bool) -> Table {
 /// Missed expectations, one a line, and the number that passed: for a terminal, when a file takes the
 /// answer.
 #[must_use]
-pub fn missed(answer: &Answer, color: bool) -> String {
+pub fn missed(answer: &RunAnswer, color: bool) -> String {
     let missed: Vec<&Verdict> = answer.expectations.iter().filter(|v| v.missed()).collect();
     let list = if missed.is_empty() {
         String::new()

@@ -1,14 +1,14 @@
 //! Table of the phases of many variants, one per row.
 
 use comfy_table::{Attribute, Cell, Table};
-use parda_scenario::answer::{Answer, PhaseAnswer};
+use parda_scenario::answer::{PhaseAnswer, RunAnswer};
 use parda_scenario::expectation::Verdict;
 use parda_scenario::shares::{host_errors, largest};
 
 use crate::table::{right, short};
 
 /// Adds a row for each phase of each variant to a table.
-pub(crate) fn table(answer: &Answer, mut table: Table) -> Table {
+pub(crate) fn table(answer: &RunAnswer, mut table: Table) -> Table {
     let bold = |text: &str| right(text).add_attribute(Attribute::Bold);
     table.set_header([
         Cell::new("variant"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use parda_scenario::answer::{Answer, PhaseAnswer};
+use parda_scenario::answer::{PhaseAnswer, RunAnswer};
 use parda_scenario::shares::vm_parts;
 
 /// Largest share error that the summary calls fair, as a fraction.
@@ -11,7 +11,7 @@ const KEPT: f64 = 0.1;
 /// One line for each phase: the parts of their shares that VMs got, and the device latency. Later
 /// phases add their throughput relative to the first.
 #[must_use]
-pub fn words(answer: &Answer) -> String {
+pub fn words(answer: &RunAnswer) -> String {
     let mut text = String::new();
     for (i, phase) in answer.phases.iter().enumerate() {
         // Writing to a String cannot fail.

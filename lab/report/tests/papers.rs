@@ -6,8 +6,8 @@ use std::path::Path;
 
 use parda_report::pictures::{Picture, pictures};
 use parda_report::reproduce::{Value, built_in, in_folder, tally, values};
-use parda_scenario::{Answer, Study};
-use parda_sim::{Keep, StudyOutcome, run_all};
+use parda_scenario::{RunAnswer, Study};
+use parda_sim::{KeptRuns, StudyOutcome, run_all};
 use parda_testkit::manual::{docs, is_shown};
 
 /// Line of the page below which it is made anew.
@@ -43,9 +43,9 @@ const NUMBERS: &[(&str, &[f64])] = &[
 #[test]
 fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
     let studies = built_in().unwrap();
-    let outcome = |study: &Study| run_all(study, Keep::Plotted, 2, |_, _| ()).unwrap();
+    let outcome = |study: &Study| run_all(study, KeptRuns::Plotted, 2, |_, _| ()).unwrap();
     let outcomes: Vec<StudyOutcome> = studies.iter().map(outcome).collect();
-    let answers: Vec<Answer> = outcomes.iter().map(|of| of.answer.clone()).collect();
+    let answers: Vec<RunAnswer> = outcomes.iter().map(|of| of.answer.clone()).collect();
     let values: Vec<Value> = values(&answers).collect();
     let out: Vec<&Value> = values.iter().filter(|value| value.outcome == "out").collect();
     assert!(out.is_empty(), "{out:#?}");
@@ -87,7 +87,7 @@ fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
 
 /// The values of a figure as a table: of those that follow each other with one source and tolerance, the one that is farthest off.
 /// A source and its tolerance stand where they begin.
-fn markdown(answer: &Answer) -> String {
+fn markdown(answer: &RunAnswer) -> String {
     let (mut before, mut work) = (String::new(), String::new());
     let values: Vec<Value> = values(std::slice::from_ref(answer)).collect();
     let alike = |a: &Value, b: &Value| {

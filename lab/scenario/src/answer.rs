@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 
 /// The answer of a run: measured values by phase, and verdicts on what was expected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct RunAnswer {
     /// Name of the scenario.
     pub scenario: String,
     /// The engine that ran the scenario.
@@ -35,12 +35,12 @@ pub enum Engine {
     Sim,
 }
 
-impl Answer {
+impl RunAnswer {
     /// An answer, with the scenario's expectations judged by the measured values.
     #[must_use]
-    pub fn new(scenario: &Scenario, engine: Engine, phases: Vec<PhaseAnswer>) -> Answer {
+    pub fn new(scenario: &Scenario, engine: Engine, phases: Vec<PhaseAnswer>) -> RunAnswer {
         let expectations = scenario.expectations.iter().map(|e| e.judge(&phases)).collect();
-        Answer {
+        RunAnswer {
             scenario: scenario.name.clone(),
             engine,
             seed: scenario.seed,

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use parda_array::{
-    ArrayParams, Bytes, Device, FaultError, LayoutParams, ParamError, Placement, Preset,
+    ArrayParams, Bytes, DriveModel, FaultError, LayoutParams, ParamError, Placement, Preset,
     UnknownPreset, may_be_slow,
 };
 use serde::de::DeserializeOwned;
@@ -169,8 +169,10 @@ impl ArraySettings {
         };
         let params = ArrayParams {
             drive: match base.drive {
-                Device::Disk(disk) => Device::Disk(changed(disk, "drive", &self.drive)?),
-                Device::Flash(flash) => Device::Flash(changed(flash, "drive", &self.drive)?),
+                DriveModel::Disk(disk) => DriveModel::Disk(changed(disk, "drive", &self.drive)?),
+                DriveModel::Flash(flash) => {
+                    DriveModel::Flash(changed(flash, "drive", &self.drive)?)
+                }
             },
             raid: changed(base.raid, "raid", &self.raid)?,
             controller: changed(base.controller, "controller", &self.controller)?,

@@ -13,7 +13,7 @@ use parda_control::{Bytes, Costs, ModeName};
 use parda_workload::{LoadReader, Traces};
 
 use crate::array::Group;
-use crate::exchange::{ExchangeSettings, Hearing, Transport};
+use crate::exchange::{ExchangeSettings, Hearing, MeetingTransport};
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
 use crate::guest::GuestSettings;
@@ -22,8 +22,8 @@ use crate::metric::Metric;
 use crate::moves::Moves;
 use crate::run::RunPhase;
 use crate::scenario::{
-    Action, EXCHANGE, Host, HostId, MAX_HOSTS, MAX_SLOTS, Phase, Scenario, State, TimelineEvent,
-    USUAL_SLOTS, Vm, VmId, array_luns,
+    Action, ClusterState, EXCHANGE, Host, HostIndex, MAX_HOSTS, MAX_SLOTS, Phase, Scenario,
+    TimelineEvent, USUAL_SLOTS, Vm, VmIndex, array_luns,
 };
 
 /// Longest name of a host, in bytes: the room for it in a slot of the exchange.
@@ -66,12 +66,12 @@ pub(crate) struct Checker<'a> {
     duration: Duration,
     /// Names of the hosts that are present; `None` for all.
     present: Option<&'a BTreeSet<String>>,
-    pub(crate) hosts: BTreeMap<String, HostId>,
-    pub(crate) vms: BTreeMap<String, VmId>,
+    pub(crate) hosts: BTreeMap<String, HostIndex>,
+    pub(crate) vms: BTreeMap<String, VmIndex>,
     /// LUN and size of the disk of each VM that has one of its own, by the VM's name.
     disks: BTreeMap<String, (u32, Bytes)>,
     pub(crate) moves: Moves,
-    pub(crate) transport: Transport,
+    pub(crate) transport: MeetingTransport,
 }
 
 /// An event, and the path of the entry that describes it.
@@ -88,7 +88,7 @@ impl Checker<'_> {
             let path = format!("host.{i}.count");
             self.ensure(host.count != Some(0), &path, "must be at least 1")?;
         }
-        let most = if self.transport == Transport::File { MAX_SLOTS } else { MAX_HOSTS };
+        let most = if self.transport == MeetingTransport::File { MAX_SLOTS } else { MAX_HOSTS };
         if let Some((at, key, fault)) = wrong_tenants(&file.tenant) {
             return Err(self.error(&format!("tenant.{at}.{key}"), fault));
         }
@@ -100,7 +100,7 @@ impl Checker<'_> {
                 let message = format!("is too many: there are at most {most} hosts");
                 return Err(self.error(&format!("host.{place}.{key}"), message));
             }
-            let id = HostId(hosts.len());
+            let id = HostIndex(hosts.len());
             hosts.push(self.host(place, id, &host, file, &mut starts)?);
         }
         self.moves = self.moves(&mut hosts, &file.event)?;
@@ -203,7 +203,7 @@ impl Checker<'_> {
     }
 
     fn exchange_slots(&self, slots: Option<u32>, hosts: usize) -> Result<u32, Error> {
-        if self.transport != Transport::File {
+        if self.transport != MeetingTransport::File {
             // No slots are used here, and the file's `slots` is refused.
             return Ok(USUAL_SLOTS as u32);
         }
@@ -218,7 +218,7 @@ impl Checker<'_> {
     fn host(
         &mut self,
         place: usize,
-        id: HostId,
+        id: HostIndex,
         host: &file::Host,
         file: &File,
         starts: &mut Vec<Placed>,
@@ -252,7 +252,7 @@ impl Checker<'_> {
         let mut vms = Vec::new();
         for (v, vm) in host.vm.iter().enumerate() {
             let path = format!("{path}.vm.{v}");
-            vms.push(self.vm(&path, VmId { host: id, index: v }, vm, host.outside, starts)?);
+            vms.push(self.vm(&path, VmIndex { host: id, index: v }, vm, host.outside, starts)?);
             if let Some(tenant) = &vm.tenant
                 && !file.tenant.iter().any(|known| known.name == *tenant)
             {
@@ -269,7 +269,7 @@ impl Checker<'_> {
     fn vm(
         &mut self,
         path: &str,
-        id: VmId,
+        id: VmIndex,
         vm: &file::Vm,
         outside: bool,
         starts: &mut Vec<Placed>,
@@ -348,7 +348,7 @@ impl Checker<'_> {
         placed.sort_by_key(|(event, _)| event.at);
         // Events of absent hosts are left out.
         placed.retain(|(event, _)| event.action.host().is_none_or(|host| hosts[host.0].present));
-        let mut state = State::new(hosts);
+        let mut state = ClusterState::new(hosts);
         let mut group = Group::new(array);
         let mut timeline = Vec::new();
         for (mut event, path) in placed {

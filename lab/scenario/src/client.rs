@@ -1,11 +1,11 @@
 //! A VM as a client: the seed of its numbers.
 
-use crate::scenario::VmId;
+use crate::scenario::VmIndex;
 
 /// Seed of a VM's client, derived from the scenario's seed so that each VM has another one. Below 2³²,
 /// as fio takes it.
 #[must_use]
-pub fn client_seed(seed: u64, id: VmId) -> u64 {
+pub fn client_seed(seed: u64, id: VmIndex) -> u64 {
     // Any mixing serves that separates seed, host and VM.
     let mixed = [seed, id.host.0 as u64, id.index as u64]
         .iter()

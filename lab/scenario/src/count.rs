@@ -4,7 +4,7 @@
 use parda_config::Fairness;
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
-use crate::scenario::{HostId, Phase, Scenario, State, VmId};
+use crate::scenario::{ClusterState, HostIndex, Phase, Scenario, VmIndex};
 use crate::shares::{HELD_PART, Unit, lacks, saturated};
 
 /// Raw counters of one host in one phase.
@@ -46,9 +46,9 @@ impl HostCount {
     pub fn answer(
         &self,
         scenario: &Scenario,
-        id: HostId,
+        id: HostIndex,
         phase: &Phase,
-        at_start: &State,
+        at_start: &ClusterState,
     ) -> HostAnswer {
         let host = scenario.host(id);
         let window = mean(self.windows.iter().map(|(_, w)| *w));
@@ -61,7 +61,7 @@ impl HostCount {
         let costs = fairness.filter(|_| unit == Unit::Cost).and_then(|fairness| fairness.costs());
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
             .map(|(index, (vm, count))| {
-                let vm_id = VmId { host: id, index };
+                let vm_id = VmIndex { host: id, index };
                 // A host outside control has no shares to be judged by. The throughput of a VM with a guarantee does not
                 // follow from its shares. Without a window no IO is held, and only a closed loop is known to be saturated.
                 let endless = vm.load.outstanding().is_some();
@@ -94,7 +94,7 @@ impl HostCount {
             .collect();
         let iops = vms.iter().map(|vm| vm.iops).sum();
         let works = (0..host.vms.len())
-            .any(|index| scenario.runs_throughout(VmId { host: id, index }, phase, at_start));
+            .any(|index| scenario.runs_throughout(VmIndex { host: id, index }, phase, at_start));
         HostAnswer {
             name: host.name.clone(),
             outside: host.outside,
@@ -114,9 +114,9 @@ impl HostCount {
 
     /// Whether the host holds IOs of its VMs, where held time is unknown. True if the array has fewer IOs than the clients,
     /// all running, keep outstanding.
-    fn holds(&self, scenario: &Scenario, id: HostId, at_start: &State) -> bool {
+    fn holds(&self, scenario: &Scenario, id: HostIndex, at_start: &ClusterState) -> bool {
         let kept = scenario.host(id).vms.iter().enumerate().filter_map(|(index, vm)| {
-            let runs = at_start.runs(VmId { host: id, index });
+            let runs = at_start.runs(VmIndex { host: id, index });
             vm.load.outstanding().filter(|_| runs).map(f64::from)
         });
         let ios: u64 = self.vms.iter().map(|vm| vm.ios).sum();

@@ -6,9 +6,9 @@ use parda_config::{ControlSettings, Error, VmSettings};
 
 use crate::array::ArrayEvent;
 use crate::check::Checker;
-use crate::exchange::{EtcdEvent, ExchangeSettings, Transport};
+use crate::exchange::{EtcdEvent, ExchangeSettings, MeetingTransport};
 use crate::file::{self, ArrayChange, Verb};
-use crate::scenario::{Action, Host, HostId, TimelineEvent, VmId};
+use crate::scenario::{Action, Host, HostIndex, TimelineEvent, VmIndex};
 
 /// Kind of an event: what the entry does to the VM, host or array that it names.
 enum EventKind<'a> {
@@ -64,13 +64,13 @@ impl Checker<'_> {
         let at = |key: &str| format!("event.{index}.{key}");
         let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
         let host = self.known(&at("host"), "host", event.host.as_ref(), &self.hosts)?;
-        let outside = |host: HostId| hosts[host.0].outside;
-        let controlled = |key: &str, host: HostId| {
+        let outside = |host: HostIndex| hosts[host.0].outside;
+        let controlled = |key: &str, host: HostIndex| {
             self.ensure(!outside(host), &at(key), "is outside control, and has no agent")
         };
         let not_one = || self.error(&at("at"), ONE_THING);
         // The named host, or all hosts with an agent.
-        let each = |action: &dyn Fn(HostId) -> Action| -> Result<Vec<Action>, Error> {
+        let each = |action: &dyn Fn(HostIndex) -> Action| -> Result<Vec<Action>, Error> {
             if let Some(host) = host {
                 controlled("host", host)?;
                 return Ok(vec![action(host)]);
@@ -83,7 +83,7 @@ impl Checker<'_> {
         if let Some(vm) = vm {
             self.ensure_own_name(&format!("event.{index}"), &self.moves, vm)?;
         }
-        let place = |vm: VmId| self.moves.place(vm, event.at);
+        let place = |vm: VmIndex| self.moves.place(vm, event.at);
         let actions = match (vm, host, kind_of(event).ok_or_else(not_one)?) {
             (Some(vm), None, EventKind::Do(Verb::Start)) => vec![Action::StartVm(place(vm))],
             (Some(vm), None, EventKind::Do(Verb::Stop)) => vec![Action::StopVm(place(vm))],
@@ -119,7 +119,7 @@ impl Checker<'_> {
                 vec![Action::Array(array_event(change).ok_or_else(one_of)?)]
             }
             (None, None, EventKind::Etcd(change)) => {
-                let is_etcd = self.transport == Transport::Etcd;
+                let is_etcd = self.transport == MeetingTransport::Etcd;
                 let message = "is for [exchange] transport = \"etcd\": hosts meet without it";
                 self.ensure(is_etcd, &at("etcd"), message)?;
                 vec![Action::Etcd(change)]

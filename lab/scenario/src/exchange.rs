@@ -14,7 +14,7 @@ pub const MOST_MEMBERS: u8 = 7;
 /// Medium in which the hosts of a scenario exchange reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum MeetingTransport {
     /// In slots on the array.
     #[default]
     File,
@@ -74,7 +74,7 @@ pub struct ExchangeSettings {
     /// `members` and `slots`. [`Scenario::transport`] is taken from it.
     ///
     /// [`Scenario::transport`]: crate::Scenario::transport
-    pub transport: Option<Transport>,
+    pub transport: Option<MeetingTransport>,
     /// Number of members of the etcd; 1 if absent.
     pub members: Option<u8>,
     /// Number of slots. [`Scenario::exchange_slots`] is taken from it.
@@ -138,8 +138,11 @@ impl Hearing {
 
 impl ExchangeSettings {
     /// The first invalid key and what is wrong with its value, on this transport.
-    pub(crate) fn fault(&self, transport: Transport) -> Option<(&'static str, &'static str)> {
-        let is_etcd = transport == Transport::Etcd;
+    pub(crate) fn fault(
+        &self,
+        transport: MeetingTransport,
+    ) -> Option<(&'static str, &'static str)> {
+        let is_etcd = transport == MeetingTransport::Etcd;
         let percentage = self.loss.is_none_or(|loss| (0.0..=100.0).contains(&loss.percent()));
         let members = self.members.is_none_or(|members| (1..=MOST_MEMBERS).contains(&members));
         let of_etcd = "is not for etcd, which a host reaches or does not: use reachable";
@@ -149,7 +152,7 @@ impl ExchangeSettings {
             (!members, "members", "must be from 1 to 7"),
             (!is_etcd && self.members.is_some(), "members", "is for transport = \"etcd\""),
             (
-                transport != Transport::File && self.slots.is_some(),
+                transport != MeetingTransport::File && self.slots.is_some(),
                 "slots",
                 "is for transport = \"file\": nothing else has slots",
             ),

@@ -41,9 +41,11 @@ mod sweep;
 mod variant_name;
 mod vary;
 
-pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
+pub use answer::{Distribution, Engine, HostAnswer, PhaseAnswer, RunAnswer, Total, VmAnswer};
 pub use client::client_seed;
 pub use expectation::Verdict;
 pub use guest::{GuestDisk, GuestSettings};
-pub use scenario::{Action, Host, HostId, Phase, Scenario, State, TimelineEvent, Vm, VmId};
+pub use scenario::{
+    Action, ClusterState, Host, HostIndex, Phase, Scenario, TimelineEvent, Vm, VmIndex,
+};
 pub use study::{Run, Study};

@@ -10,39 +10,39 @@ use parda_config::Error;
 
 use crate::check::Checker;
 use crate::file::{EventEntry, Verb};
-use crate::scenario::{Host, HostId, Vm, VmId};
+use crate::scenario::{Host, HostIndex, Vm, VmIndex};
 
 /// The moves of a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     /// Places before and after each move, by the index of its event.
-    by_event: BTreeMap<usize, (VmId, VmId)>,
+    by_event: BTreeMap<usize, (VmIndex, VmIndex)>,
     /// Places of each VM that moves, with the time of arrival, in time order. The key is its place at the beginning.
-    by_vm: BTreeMap<VmId, Vec<(Duration, VmId)>>,
+    by_vm: BTreeMap<VmIndex, Vec<(Duration, VmIndex)>>,
 }
 
 impl Moves {
     /// Places of the VM before and after an event, if it is a move.
-    pub(crate) fn of(&self, event: usize) -> Option<(VmId, VmId)> {
+    pub(crate) fn of(&self, event: usize) -> Option<(VmIndex, VmIndex)> {
         self.by_event.get(&event).copied()
     }
 
     /// Place of a VM at a time.
-    pub(crate) fn place(&self, vm: VmId, at: Duration) -> VmId {
+    pub(crate) fn place(&self, vm: VmIndex, at: Duration) -> VmIndex {
         let moved = self.by_vm.get(&vm).into_iter().flatten();
         moved.take_while(|(since, _)| *since <= at).last().map_or(vm, |(_, place)| *place)
     }
 
     /// Whether a VM is the stand-in of one that moves.
-    pub(crate) fn is_arrival(&self, vm: VmId) -> bool {
+    pub(crate) fn is_arrival(&self, vm: VmIndex) -> bool {
         !self.by_vm.contains_key(&vm)
             && self.by_vm.values().flatten().any(|(_, place)| *place == vm)
     }
 
     /// All places of a VM, each once.
-    pub(crate) fn places(&self, vm: VmId) -> Vec<VmId> {
+    pub(crate) fn places(&self, vm: VmIndex) -> Vec<VmIndex> {
         let moved = self.by_vm.get(&vm).into_iter().flatten().map(|(_, place)| *place);
-        let mut places: Vec<VmId> = std::iter::once(vm).chain(moved).collect();
+        let mut places: Vec<VmIndex> = std::iter::once(vm).chain(moved).collect();
         places.sort_unstable();
         places.dedup();
         places
@@ -78,7 +78,7 @@ impl Checker<'_> {
     }
 
     /// VM and host of an entry.
-    fn vm_and_host(&self, path: &str, event: &EventEntry) -> Result<(VmId, HostId), Error> {
+    fn vm_and_host(&self, path: &str, event: &EventEntry) -> Result<(VmIndex, HostIndex), Error> {
         let at = |key: &str| format!("{path}.{key}");
         let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
         let to = self.known(&at("to"), "host", event.to.as_ref(), &self.hosts)?;
@@ -89,7 +89,12 @@ impl Checker<'_> {
     }
 
     /// Refuses an event that names a stand-in.
-    pub(crate) fn ensure_own_name(&self, path: &str, moves: &Moves, vm: VmId) -> Result<(), Error> {
+    pub(crate) fn ensure_own_name(
+        &self,
+        path: &str,
+        moves: &Moves,
+        vm: VmIndex,
+    ) -> Result<(), Error> {
         let message = "is the name that the VM has on a host that it moves to: use its own name, which is for the VM on every host";
         self.ensure(!moves.is_arrival(vm), &format!("{path}.vm"), message)
     }
@@ -107,13 +112,13 @@ impl Checker<'_> {
         &mut self,
         path: &str,
         hosts: &mut [Host],
-        vm: VmId,
-        to: HostId,
-    ) -> Result<VmId, Error> {
+        vm: VmIndex,
+        to: HostIndex,
+    ) -> Result<VmIndex, Error> {
         let moving = &hosts[vm.host.0].vms[vm.index];
         let arrival =
             Vm { name: format!("{}.{}", moving.name, hosts[to.0].name), ..moving.clone() };
-        let place = VmId { host: to, index: hosts[to.0].vms.len() };
+        let place = VmIndex { host: to, index: hosts[to.0].vms.len() };
         if self.vms.insert(arrival.name.clone(), place).is_some() {
             let message = format!(
                 "there is a VM named {:?} already, which would be the name of the VM that moves there",

@@ -20,12 +20,12 @@ pub struct Plot {
     /// Title of the chart, one line.
     pub title: String,
     /// Content of the chart.
-    pub view: View,
+    pub view: ChartView,
 }
 
 /// Content of a chart.
 #[derive(Clone, Debug, PartialEq)]
-pub enum View {
+pub enum ChartView {
     /// Quantities of the hosts of one run, second by second.
     Time {
         /// Variant of the run, if there are any.
@@ -70,10 +70,10 @@ impl Plot {
     /// Keeps the parts for these variants, whose phases are `known`. `false` if nothing is left.
     pub(crate) fn pick(&mut self, known: &[RunPhase<'_>], variants: &[String]) -> bool {
         match &mut self.view {
-            View::Time { variant, .. } => {
+            ChartView::Time { variant, .. } => {
                 variant.as_ref().is_none_or(|variant| variants.contains(variant))
             }
-            View::Points { panels, .. } => {
+            ChartView::Points { panels, .. } => {
                 for panel in &mut *panels {
                     for line in &mut panel.lines {
                         line.points.retain(|(_, metric)| metric.is_of_one_of(known));
@@ -192,7 +192,7 @@ impl Checker<'_> {
                 Some(variant) if runs.len() > 1 => format!("{text}{sep}{variant}"),
                 _ => text.to_owned(),
             };
-            let view = View::Time {
+            let view = ChartView::Time {
                 variant: run.variant.clone(),
                 phase: plot.phase.clone(),
                 panels: plot.panels(),
@@ -232,7 +232,7 @@ impl Checker<'_> {
         }
     }
 
-    fn points(&self, runs: &[&Run]) -> Result<View, Error> {
+    fn points(&self, runs: &[&Run]) -> Result<ChartView, Error> {
         let phases = self.phases()?;
         let x = match (self.plot.over, &self.plot.x) {
             (Over::Hosts, _) => Axis::Host,
@@ -250,7 +250,7 @@ impl Checker<'_> {
             panels.push(self.panel(&format!("panels.{p}"), path, runs, &phases, &x)?);
         }
         let bars = matches!(x, Axis::Variant | Axis::Host | Axis::Vm);
-        Ok(View::Points {
+        Ok(ChartView::Points {
             label: self.plot.x_label.clone().unwrap_or_else(|| x.label()),
             draw: self.plot.draw.unwrap_or(if bars { Draw::Bars } else { Draw::Lines }),
             panels,

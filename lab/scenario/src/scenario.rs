@@ -12,7 +12,7 @@ use parda_workload::ClientLoad;
 
 pub use self::phase::Phase;
 use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
-use crate::exchange::{EtcdEvent, EtcdState, ExchangeSettings, Hearing, Transport};
+use crate::exchange::{EtcdEvent, EtcdState, ExchangeSettings, Hearing, MeetingTransport};
 use crate::expectation::Expectation;
 use crate::guest::GuestSettings;
 
@@ -34,7 +34,7 @@ pub struct Scenario {
     /// Number of slots of the exchange: at least one for each host.
     pub exchange_slots: u32,
     /// Medium in which the hosts exchange reports.
-    pub transport: Transport,
+    pub transport: MeetingTransport,
     /// Number of members of the etcd, where hosts meet in one.
     pub etcd_members: u8,
     /// Tenants, whose settings all hosts have.
@@ -91,13 +91,13 @@ pub struct Vm {
 
 /// Index of a host in [`Scenario::hosts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub usize);
+pub struct HostIndex(pub usize);
 
 /// Index of a VM, together with that of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VmId {
+pub struct VmIndex {
     /// Index of the host.
-    pub host: HostId,
+    pub host: HostIndex,
     /// Index of the VM in [`Host::vms`].
     pub index: usize,
 }
@@ -117,23 +117,23 @@ pub struct TimelineEvent {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A VM's client starts.
-    StartVm(VmId),
+    StartVm(VmIndex),
     /// A VM's client stops.
-    StopVm(VmId),
+    StopVm(VmIndex),
     /// A VM's settings change to these, in full.
-    SetVm(VmId, Box<VmSettings>),
+    SetVm(VmIndex, Box<VmSettings>),
     /// A host dies without notice, together with its VMs' clients.
-    KillHost(HostId),
+    KillHost(HostIndex),
     /// A dead host starts again, together with its VMs.
-    StartHost(HostId),
+    StartHost(HostIndex),
     /// A host's agent stops (SIGSTOP). Its VMs go on and wait for their IOs.
-    HangHost(HostId),
+    HangHost(HostIndex),
     /// A stopped agent continues.
-    ResumeHost(HostId),
+    ResumeHost(HostIndex),
     /// A host's settings change to these, in full.
-    SetControl(HostId, Box<ControlSettings>),
+    SetControl(HostIndex, Box<ControlSettings>),
     /// Some of a host's settings of the exchange change.
-    SetExchange(HostId, Box<ExchangeSettings>),
+    SetExchange(HostIndex, Box<ExchangeSettings>),
     /// All members of the etcd in which hosts meet change.
     Etcd(EtcdEvent),
     /// The array fails or changes.
@@ -143,7 +143,7 @@ pub enum Action {
 impl Action {
     /// The host that an action concerns; `None` for one on the array or the etcd.
     #[must_use]
-    pub fn host(&self) -> Option<HostId> {
+    pub fn host(&self) -> Option<HostIndex> {
         match *self {
             Action::StartVm(vm) | Action::StopVm(vm) | Action::SetVm(vm, _) => Some(vm.host),
             Action::KillHost(host)
@@ -209,38 +209,38 @@ impl Scenario {
     }
 
     /// All hosts, with their ids.
-    pub fn host_ids(&self) -> impl Iterator<Item = (HostId, &Host)> {
-        self.hosts.iter().enumerate().map(|(i, host)| (HostId(i), host))
+    pub fn host_ids(&self) -> impl Iterator<Item = (HostIndex, &Host)> {
+        self.hosts.iter().enumerate().map(|(i, host)| (HostIndex(i), host))
     }
 
     /// All VMs with their ids, host by host.
-    pub fn vm_ids(&self) -> impl Iterator<Item = (VmId, &Vm)> {
+    pub fn vm_ids(&self) -> impl Iterator<Item = (VmIndex, &Vm)> {
         self.host_ids().flat_map(|(id, host)| {
-            host.vms.iter().enumerate().map(move |(index, vm)| (VmId { host: id, index }, vm))
+            host.vms.iter().enumerate().map(move |(index, vm)| (VmIndex { host: id, index }, vm))
         })
     }
 
     /// The host with an id of this scenario.
     #[must_use]
-    pub fn host(&self, id: HostId) -> &Host {
+    pub fn host(&self, id: HostIndex) -> &Host {
         &self.hosts[id.0]
     }
 
     /// All hosts that are present, with their ids.
-    pub fn present(&self) -> impl Iterator<Item = (HostId, &Host)> {
+    pub fn present(&self) -> impl Iterator<Item = (HostIndex, &Host)> {
         self.host_ids().filter(|(_, host)| host.present)
     }
 
     /// The VM with an id of this scenario.
     #[must_use]
-    pub fn vm(&self, id: VmId) -> &Vm {
+    pub fn vm(&self, id: VmIndex) -> &Vm {
         &self.hosts[id.host.0].vms[id.index]
     }
 
     /// State of the cluster after every event up to and including `at`.
     #[must_use]
-    pub fn state_at(&self, at: Duration) -> State {
-        let mut state = State::new(&self.hosts);
+    pub fn state_at(&self, at: Duration) -> ClusterState {
+        let mut state = ClusterState::new(&self.hosts);
         for event in self.timeline.iter().take_while(|event| event.at <= at) {
             // Errors are impossible: the timeline was checked by applying it.
             let _ = state.apply(&event.action);
@@ -263,7 +263,7 @@ impl Scenario {
     /// client works in bursts, the phase must lie within one burst. `at_start` is the state at the
     /// beginning of the phase, which callers compute once for all VMs.
     #[must_use]
-    pub fn runs_throughout(&self, vm: VmId, phase: &Phase, at_start: &State) -> bool {
+    pub fn runs_throughout(&self, vm: VmIndex, phase: &Phase, at_start: &ClusterState) -> bool {
         let breaks = |action: &Action| match *action {
             Action::StopVm(id) => id == vm,
             Action::KillHost(id) | Action::HangHost(id) => id == vm.host,
@@ -285,7 +285,7 @@ impl Scenario {
     }
 
     /// Time at which a VM's client was last started, by the first `events` events.
-    fn started(&self, vm: VmId, events: usize) -> Option<Duration> {
+    fn started(&self, vm: VmIndex, events: usize) -> Option<Duration> {
         let starts = |action: &Action| match *action {
             Action::StartVm(id) => id == vm,
             Action::StartHost(id) => id == vm.host,
@@ -298,14 +298,14 @@ impl Scenario {
 
 /// State of all hosts and VMs at a moment of the timeline.
 #[derive(Clone, Debug)]
-pub struct State {
-    hosts: Vec<HostState>,
+pub struct ClusterState {
+    hosts: Vec<HostCondition>,
     etcd: EtcdState,
 }
 
 /// State of a host.
 #[derive(Clone, Debug)]
-pub struct HostState {
+pub struct HostCondition {
     /// Whether the host is alive.
     pub alive: bool,
     /// Whether the agent is alive and stopped.
@@ -327,19 +327,19 @@ pub struct VmState {
     pub settings: VmSettings,
 }
 
-impl State {
+impl ClusterState {
     /// State before the first event: hosts that are present are alive, and no VM is started.
     #[must_use]
-    pub fn new(hosts: &[Host]) -> State {
+    pub fn new(hosts: &[Host]) -> ClusterState {
         let vm = |vm: &Vm| VmState { started: false, settings: vm.settings };
-        let hosts = hosts.iter().map(|host| HostState {
+        let hosts = hosts.iter().map(|host| HostCondition {
             alive: host.present,
             hangs: false,
             control: host.control.clone(),
             hearing: host.hearing.clone(),
             vms: host.vms.iter().map(vm).collect(),
         });
-        State { hosts: hosts.collect(), etcd: EtcdState::default() }
+        ClusterState { hosts: hosts.collect(), etcd: EtcdState::default() }
     }
 
     /// State of the etcd in which hosts meet.
@@ -350,25 +350,25 @@ impl State {
 
     /// State of a host.
     #[must_use]
-    pub fn host(&self, id: HostId) -> &HostState {
+    pub fn host(&self, id: HostIndex) -> &HostCondition {
         &self.hosts[id.0]
     }
 
     /// State of a VM.
     #[must_use]
-    pub fn vm(&self, id: VmId) -> VmState {
+    pub fn vm(&self, id: VmIndex) -> VmState {
         self.hosts[id.host.0].vms[id.index]
     }
 
     /// Whether a host reaches the exchange.
     #[must_use]
-    pub fn reaches_exchange(&self, id: HostId) -> bool {
+    pub fn reaches_exchange(&self, id: HostIndex) -> bool {
         self.host(id).hearing.reachable && self.etcd == EtcdState::Serves
     }
 
     /// Whether a VM's client runs.
     #[must_use]
-    pub fn runs(&self, id: VmId) -> bool {
+    pub fn runs(&self, id: VmIndex) -> bool {
         self.host(id.host).alive && self.vm(id).started
     }
 
@@ -424,7 +424,7 @@ impl State {
         Ok(())
     }
 
-    fn vm_mut(&mut self, id: VmId) -> &mut VmState {
+    fn vm_mut(&mut self, id: VmIndex) -> &mut VmState {
         &mut self.hosts[id.host.0].vms[id.index]
     }
 }

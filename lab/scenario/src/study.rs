@@ -3,11 +3,11 @@
 use parda_config::{Document, Error};
 use parda_workload::Traces;
 
-use crate::answer::{Answer, Engine, PhaseAnswer};
+use crate::answer::{Engine, PhaseAnswer, RunAnswer};
 use crate::check::{check, expectations};
 use crate::expectation::Expectation;
 use crate::file::File;
-use crate::plot::{Plot, View, plots};
+use crate::plot::{ChartView, Plot, plots};
 pub use crate::run::Run;
 use crate::run::phases;
 use crate::scenario::Scenario;
@@ -150,7 +150,7 @@ impl Study {
     /// Whether one of the plots shows this run over time.
     #[must_use]
     pub fn plots_over_time(&self, run: &Run) -> bool {
-        let of_run = |plot: &Plot| matches!(&plot.view, View::Time { variant, .. } if *variant == run.variant);
+        let of_run = |plot: &Plot| matches!(&plot.view, ChartView::Time { variant, .. } if *variant == run.variant);
         self.plots.iter().any(of_run)
     }
 
@@ -161,7 +161,7 @@ impl Study {
 
     /// The answer, from the measured phases of each run in the order of [`Study::runs`].
     #[must_use]
-    pub fn answer(&self, engine: Engine, measured: Vec<Vec<PhaseAnswer>>) -> Answer {
+    pub fn answer(&self, engine: Engine, measured: Vec<Vec<PhaseAnswer>>) -> RunAnswer {
         let of_run = |(run, phases): (&Run, Vec<PhaseAnswer>)| {
             let variant = run.variant.clone();
             phases.into_iter().map(move |phase| match &variant {
@@ -171,6 +171,6 @@ impl Study {
         };
         let phases: Vec<PhaseAnswer> = self.runs.iter().zip(measured).flat_map(of_run).collect();
         let expectations = self.expectations.iter().map(|e| e.judge(&phases)).collect();
-        Answer { expectations, ..Answer::new(&self.runs[0].scenario, engine, phases) }
+        RunAnswer { expectations, ..RunAnswer::new(&self.runs[0].scenario, engine, phases) }
     }
 }

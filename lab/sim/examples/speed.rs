@@ -18,7 +18,7 @@ use std::process::Command;
 
 use parda_config::Document;
 use parda_scenario::Scenario;
-use parda_sim::{Keep, run};
+use parda_sim::{KeptRuns, run};
 
 /// A cluster of hosts with VMs, on so many drives.
 struct Case {
@@ -108,7 +108,7 @@ fn peak_kib() -> Option<u64> {
 fn once(case: &Case, seconds: u64, outstanding: u64) -> Fallible<Took> {
     let scenario = scenario(case, seconds, outstanding)?;
     let began = cpu_time()?;
-    let ios = run(&scenario, Keep::Nothing, |_| ())?.ios;
+    let ios = run(&scenario, KeptRuns::Nothing, |_| ())?.ios;
     let seconds = cpu_time()? - began;
     Ok(Took { ios, seconds, peak_kib: peak_kib().unwrap_or_default() })
 }

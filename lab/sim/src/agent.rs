@@ -6,11 +6,11 @@ use parda_control::{
     Period, Report, Shares, Span, Tenant, TenantId, TenantPart, Totals, View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
-use parda_scenario::scenario::HostState;
+use parda_scenario::scenario::HostCondition;
 use slab::Slab;
 
 use crate::check::{self, Violation};
-use crate::client::Client;
+use crate::client::VmClient;
 use crate::demand::{ClientRun, Run};
 use crate::enforcer::Enforcer;
 use crate::error::SimError;
@@ -66,7 +66,7 @@ impl Agent {
         now: Instant,
         life: Life,
         host: &parda_scenario::Host,
-        state: &HostState,
+        state: &HostCondition,
         tenants: &[(TenantId, Tenant)],
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::of_host(&host.name, error);
@@ -118,7 +118,7 @@ impl Agent {
     }
 
     /// Starts a VM's client.
-    pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut Client) {
+    pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut VmClient) {
         client.start();
         self.runs[vm.0] = Run::new(now, run, client.outstanding, client.bursts);
         self.enforcer.begin(now, vm);
@@ -136,7 +136,7 @@ impl Agent {
     }
 
     /// Submits the IOs that a client is ready to begin.
-    pub(crate) fn submit(&mut self, now: Instant, vm: VmId, client: &mut Client) {
+    pub(crate) fn submit(&mut self, now: Instant, vm: VmId, client: &mut VmClient) {
         let run = &mut self.runs[vm.0];
         while run.wants() {
             let io = client.draw();

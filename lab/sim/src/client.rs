@@ -9,7 +9,7 @@ use crate::drawn::Drawn;
 
 /// A VM's client. Other drivers of the model draw from it too, so that a workload is the same for all.
 #[derive(Debug)]
-pub struct Client {
+pub struct VmClient {
     /// Outstanding IOs of a closed loop. `None` for an open loop.
     pub(crate) outstanding: Option<u32>,
     /// Bursts of activity; `None`: always active.
@@ -23,7 +23,7 @@ enum Ios {
     Replayed(LunId, Player),
 }
 
-impl Client {
+impl VmClient {
     /// Makes the client of a VM on a disk of this size; `random` is its only source of chance.
     #[must_use]
     pub fn new(
@@ -31,14 +31,14 @@ impl Client {
         lun: LunId,
         disk: parda_control::Bytes,
         mut random: fastrand::Rng,
-    ) -> Client {
+    ) -> VmClient {
         let ios = match load {
             ClientLoad::Drawn(workload) => Ios::Drawn(Drawn::new(workload, lun, disk, random)),
             ClientLoad::Replayed(replay) => {
                 Ios::Replayed(lun, Player::new(replay, disk, random.f64()))
             }
         };
-        Client { outstanding: load.outstanding(), bursts: load.bursts(), ios }
+        VmClient { outstanding: load.outstanding(), bursts: load.bursts(), ios }
     }
 
     /// Starts a run. A trace begins anew; random draws continue.

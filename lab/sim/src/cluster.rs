@@ -9,12 +9,12 @@ use parda_control::clock::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
 use parda_exchange::{Message, Publication};
 use parda_scenario::array::ArrayEvent;
-use parda_scenario::exchange::Transport;
-use parda_scenario::{Action, HostId, Scenario, State};
+use parda_scenario::exchange::MeetingTransport;
+use parda_scenario::{Action, ClusterState, HostIndex, Scenario};
 
 use crate::agent::Agent;
 use crate::check::{self, Violation};
-use crate::client::Client;
+use crate::client::VmClient;
 use crate::demand::ClientRun;
 use crate::error::SimError;
 use crate::events::{Delivery, Event, Events, Life, Visit};
@@ -25,7 +25,7 @@ use crate::meter::Meters;
 /// A host, with an agent while it is alive.
 #[derive(Debug)]
 pub(crate) struct Node {
-    clients: Vec<Client>,
+    clients: Vec<VmClient>,
     pub(crate) agent: Option<Agent>,
     /// Its agent hangs: a copy of the state's flag, close to the path of each IO.
     hangs: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Node {
 /// A host whose publications differ from its measurements.
 pub struct Liar<'a> {
     /// The lying host of the scenario.
-    pub host: HostId,
+    pub host: HostIndex,
     /// Function that rewrites its publications.
     pub lie: Box<Lie<'a>>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) events: Events,
     pub(crate) meters: Meters,
     pub(crate) nodes: Vec<Node>,
-    state: State,
+    state: ClusterState,
     /// Hosts are on different sides of a partition.
     parted: bool,
     array: Array,
@@ -78,12 +78,12 @@ impl<'a> Cluster<'a> {
         let mut nodes = Vec::with_capacity(scenario.hosts.len());
         for host in &scenario.hosts {
             let client = |vm: &parda_scenario::Vm| {
-                Client::new(&vm.load, LunId(vm.lun), vm.disk, random.fork())
+                VmClient::new(&vm.load, LunId(vm.lun), vm.disk, random.fork())
             };
             let clients = host.vms.iter().map(client).collect();
             nodes.push(Node { clients, agent: None, hangs: false, missed: Vec::new() });
         }
-        let state = State::new(&scenario.hosts);
+        let state = ClusterState::new(&scenario.hosts);
         let mut cluster = Cluster {
             now: Instant(0),
             events: Events::default(),
@@ -166,7 +166,7 @@ impl<'a> Cluster<'a> {
             Action::StartHost(id) => {
                 self.start_agent(id)?;
                 for index in 0..self.scenario.host(id).vms.len() {
-                    if self.state.runs(parda_scenario::VmId { host: id, index }) {
+                    if self.state.runs(parda_scenario::VmIndex { host: id, index }) {
                         self.start_client(id, VmId(index))?;
                     }
                 }
@@ -196,7 +196,7 @@ impl<'a> Cluster<'a> {
     /// Delivers to a host's agent if that life continues: now, or when the agent no longer hangs.
     pub(crate) fn deliver(
         &mut self,
-        id: HostId,
+        id: HostIndex,
         life: Life,
         what: Delivery,
     ) -> Result<(), Violation> {
@@ -229,7 +229,7 @@ impl<'a> Cluster<'a> {
 
     /// Resumes an agent after a hang. The agent handles the missed deliveries in order of arrival.
     /// Then it takes changed settings and its VMs' waiting demand.
-    fn resume(&mut self, id: HostId) -> Result<(), SimError> {
+    fn resume(&mut self, id: HostIndex) -> Result<(), SimError> {
         let Some(life) = self.nodes[id.0].agent.as_ref().map(|agent| agent.life) else {
             return Ok(());
         };
@@ -243,18 +243,18 @@ impl<'a> Cluster<'a> {
     }
 
     /// Submits the IOs that a client is ready to begin, unless the agent hangs.
-    fn submit(&mut self, id: HostId, vm: VmId) {
+    fn submit(&mut self, id: HostIndex, vm: VmId) {
         let Node { agent, clients, hangs, .. } = &mut self.nodes[id.0];
         if let Some(agent) = agent.as_mut().filter(|_| !*hangs) {
             agent.submit(self.now, vm, &mut clients[vm.0]);
         }
     }
 
-    fn living(&mut self, host: HostId, life: Life) -> Option<&mut Agent> {
+    fn living(&mut self, host: HostIndex, life: Life) -> Option<&mut Agent> {
         self.nodes[host.0].agent.as_mut().filter(|agent| agent.life == life)
     }
 
-    fn start_agent(&mut self, id: HostId) -> Result<(), SimError> {
+    fn start_agent(&mut self, id: HostIndex) -> Result<(), SimError> {
         let life = self.flights.begin_life(id);
         let host = self.scenario.host(id);
         let tenants = self.scenario.tenants.iter().map(|tenant| (tenant.id(), tenant.into()));
@@ -267,7 +267,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    fn start_client(&mut self, id: HostId, vm: VmId) -> Result<(), Violation> {
+    fn start_client(&mut self, id: HostIndex, vm: VmId) -> Result<(), Violation> {
         self.runs += 1;
         let run = ClientRun(self.runs);
         let Node { agent, clients, .. } = &mut self.nodes[id.0];
@@ -278,7 +278,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Plans the next events of a client that begins or ends a burst now.
-    fn plan_client(&mut self, id: HostId, vm: VmId, run: ClientRun) {
+    fn plan_client(&mut self, id: HostIndex, vm: VmId, run: ClientRun) {
         let present = self.nodes[id.0].agent.as_mut().and_then(|agent| agent.run(vm, run));
         let Some((edge, works)) = present.map(|run| (run.edge, run.works)) else { return };
         if let Some(edge) = edge {
@@ -291,7 +291,7 @@ impl<'a> Cluster<'a> {
 
     /// Plans the next arrival of an open loop if it comes before its burst ends. The next burst
     /// draws a new gap, which is exact for an exponential distribution.
-    fn plan_arrival(&mut self, id: HostId, vm: VmId, run: ClientRun, end: Option<Instant>) {
+    fn plan_arrival(&mut self, id: HostIndex, vm: VmId, run: ClientRun, end: Option<Instant>) {
         let Some(gap) = self.nodes[id.0].clients[vm.0].gap() else { return };
         let at = self.now + gap;
         if end.is_none_or(|end| at < end) {
@@ -302,7 +302,7 @@ impl<'a> Cluster<'a> {
     /// An IO of an open loop arrives.
     pub(crate) fn arrival(
         &mut self,
-        id: HostId,
+        id: HostIndex,
         vm: VmId,
         run: ClientRun,
     ) -> Result<(), Violation> {
@@ -316,7 +316,12 @@ impl<'a> Cluster<'a> {
     }
 
     /// A burst of a client begins or ends.
-    pub(crate) fn burst(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
+    pub(crate) fn burst(
+        &mut self,
+        id: HostIndex,
+        vm: VmId,
+        run: ClientRun,
+    ) -> Result<(), Violation> {
         let Node { agent: Some(agent), .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let Some(present) = agent.run(vm, run) else { return Ok(()) };
         present.turn(self.now);
@@ -326,7 +331,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Updates an agent's settings, unless it hangs.
-    fn set_control(&mut self, id: HostId) -> Result<(), SimError> {
+    fn set_control(&mut self, id: HostIndex) -> Result<(), SimError> {
         if self.nodes[id.0].hangs {
             return Ok(());
         }
@@ -346,7 +351,7 @@ impl<'a> Cluster<'a> {
 
     /// Dispatches all admissible IOs to the array, unless the agent hangs, and checks the
     /// invariants.
-    fn dispatch(&mut self, id: HostId) -> Result<(), Violation> {
+    fn dispatch(&mut self, id: HostIndex) -> Result<(), Violation> {
         let host = self.scenario.host(id);
         let Node { agent, hangs, .. } = &mut self.nodes[id.0];
         let Some(agent) = agent.as_mut().filter(|_| !*hangs) else { return Ok(()) };
@@ -359,7 +364,7 @@ impl<'a> Cluster<'a> {
         agent.check(host)
     }
 
-    fn io_done(&mut self, id: HostId, io: IoId) -> Result<(), Violation> {
+    fn io_done(&mut self, id: HostIndex, io: IoId) -> Result<(), Violation> {
         let Node { agent: Some(agent), clients, .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let done = agent.complete(self.now, io)?;
         self.meters.record(id, &done);
@@ -367,7 +372,7 @@ impl<'a> Cluster<'a> {
         self.dispatch(id)
     }
 
-    fn tick_due(&mut self, id: HostId) -> Result<(), Violation> {
+    fn tick_due(&mut self, id: HostIndex) -> Result<(), Violation> {
         let begins = |agent: &mut Agent| agent.rounds.begin_round(self.now);
         if !self.nodes[id.0].agent.as_mut().is_some_and(begins) {
             return Ok(());
@@ -382,8 +387,8 @@ impl<'a> Cluster<'a> {
 
     /// Whether a visit of this host to the exchange that begins now fails: at once, and without
     /// reaching the array.
-    fn visit_fails(&mut self, id: HostId) -> bool {
-        if self.scenario.transport == Transport::Udp {
+    fn visit_fails(&mut self, id: HostIndex) -> bool {
+        if self.scenario.transport == MeetingTransport::Udp {
             // The sender of a lost datagram gets no error.
             return false;
         }
@@ -394,19 +399,19 @@ impl<'a> Cluster<'a> {
     }
 
     /// Whether a write of this host to the exchange that begins now fails.
-    fn write_fails(&mut self, id: HostId) -> bool {
-        let told = self.scenario.transport != Transport::Udp;
+    fn write_fails(&mut self, id: HostIndex) -> bool {
+        let told = self.scenario.transport != MeetingTransport::Udp;
         (told && !self.state.host(id).hearing.writable) || self.visit_fails(id)
     }
 
     fn visit(
         &mut self,
-        host: HostId,
+        host: HostIndex,
         life: Life,
         visit: Visit,
         io: ArrayIo,
     ) -> Result<(), Violation> {
-        if self.scenario.transport != Transport::File {
+        if self.scenario.transport != MeetingTransport::File {
             return self.network_visit(host, visit);
         }
         let missed = Event::Agent(host, life, Delivery::Visited(visit, false));
@@ -416,7 +421,7 @@ impl<'a> Cluster<'a> {
 
     /// Completes a visit to an exchange outside the array, in no time: too short for the law to
     /// notice.
-    fn network_visit(&mut self, host: HostId, visit: Visit) -> Result<(), Violation> {
+    fn network_visit(&mut self, host: HostIndex, visit: Visit) -> Result<(), Violation> {
         if self.state.reaches_exchange(host) && self.state.host(host).hearing.writable {
             self.put(host, visit);
         }
@@ -424,7 +429,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Makes the message of a living host's write visit readable from now on.
-    fn put(&mut self, host: HostId, visit: Visit) {
+    fn put(&mut self, host: HostIndex, visit: Visit) {
         let agent = self.nodes[host.0].agent.as_ref();
         if let Some(mut message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
             if let Some(liar) = self.liar.as_mut().filter(|liar| liar.host == host) {
@@ -438,7 +443,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Handles a visit to the exchange that has ended, or was given up.
-    fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
+    fn visited(&mut self, id: HostIndex, visit: Visit, worked: bool) -> Result<(), Violation> {
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
         match agent.rounds.end(visit, worked) {
             Step::Waits => {}
@@ -449,13 +454,13 @@ impl<'a> Cluster<'a> {
     }
 
     /// Runs a host's law with the exchange as of `read`, the start of a successful read, if any.
-    fn tick(&mut self, id: HostId, read: Option<Instant>) -> Result<(), Violation> {
+    fn tick(&mut self, id: HostIndex, read: Option<Instant>) -> Result<(), Violation> {
         let (hearing, reaches) = (&self.state.host(id).hearing, self.state.reaches_exchange(id));
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
         let then = self.now.0.checked_sub(Span::from(hearing.delay).0).map(Instant);
         let on_side =
-            |other: HostId| !self.parted || self.state.host(other).hearing.side == hearing.side;
-        let is_udp = self.scenario.transport == Transport::Udp;
+            |other: HostIndex| !self.parted || self.state.host(other).hearing.side == hearing.side;
+        let is_udp = self.scenario.transport == MeetingTransport::Udp;
         let (loss, random) = (hearing.loss, &mut self.loss_rng);
         let drawn = is_udp && reaches && loss > 0.0;
         let mut arrives = || !is_udp || (reaches && (!drawn || random.f64() >= loss));
@@ -479,7 +484,7 @@ impl<'a> Cluster<'a> {
         self.dispatch(id)
     }
 
-    fn rest(&mut self, id: HostId) {
+    fn rest(&mut self, id: HostIndex) {
         if let Some(agent) = &mut self.nodes[id.0].agent {
             let next = agent.rounds.clock.end(self.now);
             self.events.plan(next, Event::Agent(id, agent.life, Delivery::Tick));
@@ -488,7 +493,7 @@ impl<'a> Cluster<'a> {
 }
 
 /// Cached by the caller, as n hosts read n slots in each period.
-fn is_parted(scenario: &Scenario, state: &State) -> bool {
+fn is_parted(scenario: &Scenario, state: &ClusterState) -> bool {
     let mut sides = scenario.host_ids().map(|(id, _)| &state.host(id).hearing.side);
     let first = sides.next();
     sides.any(|side| Some(side) != first)

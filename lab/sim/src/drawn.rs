@@ -2,7 +2,7 @@
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
-use parda_workload::{Demand, Workload};
+use parda_workload::{ArrivalRule, Workload};
 
 /// Random source of a workload's IOs.
 #[derive(Debug)]
@@ -94,8 +94,8 @@ impl Drawn {
     /// `None` for a closed loop.
     pub(crate) fn gap(&mut self) -> Option<Span> {
         let rate = match self.workload.demand {
-            Demand::Open { rate } => rate,
-            Demand::Closed { .. } => return None,
+            ArrivalRule::Open { rate } => rate,
+            ArrivalRule::Closed { .. } => return None,
         };
         // In (0, 1], so that the logarithm is finite.
         let uniform = 1.0 - self.random.f64();
@@ -147,7 +147,7 @@ mod tests {
             read_percent,
             random_percent,
             hot: None,
-            demand: Demand::Closed { outstanding: 8 },
+            demand: ArrivalRule::Closed { outstanding: 8 },
             one_stream: false,
             trim_percent: 0.0,
             bursts: None,
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn an_open_loop_is_a_poisson_process() {
-        let demand = Demand::Open { rate: 500.0 };
+        let demand = ArrivalRule::Open { rate: 500.0 };
         let mut client = of(Workload { demand, ..workload(100.0, 100.0) }, 1 << 20);
         // Arrivals in each of a thousand seconds: mean and variance are both 500.
         let (mut at, mut counts) = (0, vec![0.0; 1000]);

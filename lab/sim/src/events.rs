@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use parda_control::{Instant, IoId, VmId};
-use parda_scenario::HostId;
+use parda_scenario::HostIndex;
 
 use crate::demand::ClientRun;
 
@@ -22,11 +22,11 @@ pub(crate) enum Event {
     /// The scenario's next event.
     Timeline(usize),
     /// A delivery for a host's agent.
-    Agent(HostId, Life, Delivery),
+    Agent(HostIndex, Life, Delivery),
     /// An IO of an open loop arrives.
-    Arrival(HostId, VmId, ClientRun),
+    Arrival(HostIndex, VmId, ClientRun),
     /// A burst of a client begins or ends.
-    Burst(HostId, VmId, ClientRun),
+    Burst(HostIndex, VmId, ClientRun),
 }
 
 /// Delivery for an agent: now, or once it no longer hangs.

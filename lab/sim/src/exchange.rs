@@ -12,9 +12,9 @@ use parda_control::{Instant, PeriodClock, Report, Span, TenantPart, Totals};
 use parda_exchange::{
     HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
 };
-use parda_scenario::exchange::Transport;
+use parda_scenario::exchange::MeetingTransport;
 use parda_scenario::scenario::{EXCHANGE_HEADER, SLOT};
-use parda_scenario::{HostId, Scenario};
+use parda_scenario::{HostIndex, Scenario};
 
 use crate::events::{Life, Visit};
 
@@ -26,7 +26,7 @@ pub(crate) struct Slots {
     /// Number of slots ever written, and the highest of them.
     used: (u32, Option<u32>),
     /// Slot of each host, in ascending order of host ids, as in [`Peers`]: so no lookup is needed.
-    held: Vec<(HostId, Slot<Rc<Message>>)>,
+    held: Vec<(HostIndex, Slot<Rc<Message>>)>,
     /// Index of each host of the scenario in `held`.
     places: Vec<usize>,
     /// Time for which a reader may still get a message that was written over.
@@ -69,7 +69,7 @@ impl<T> Slot<T> {
 
 impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
-        let mut by_id: Vec<HostId> = scenario.host_ids().map(|(id, _)| id).collect();
+        let mut by_id: Vec<HostIndex> = scenario.host_ids().map(|(id, _)| id).collect();
         by_id.sort_by_cached_key(|host| {
             HostName::new(&scenario.host(*host).name).map(|name| name.id()).ok()
         });
@@ -89,13 +89,13 @@ impl Slots {
     }
 
     /// One write of a host's own.
-    pub(crate) fn write(&self, host: HostId) -> ArrayIo {
+    pub(crate) fn write(&self, host: HostIndex) -> ArrayIo {
         let offset = Bytes(EXCHANGE_HEADER.0 + SLOT.0 * host.0 as u64);
         ArrayIo { lun: self.lun, kind: IoKind::Write, offset, len: Bytes(SLOT.0) }
     }
 
     /// Stores a written message.
-    pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Rc<Message>) {
+    pub(crate) fn put(&mut self, now: Instant, host: HostIndex, message: Rc<Message>) {
         let (_, slot) = &mut self.held[self.places[host.0]];
         if slot.last.is_none() {
             let (used, last) = self.used;
@@ -110,7 +110,7 @@ impl Slots {
         &self,
         then: Option<Instant>,
         drawn: bool,
-        whose: impl Fn(HostId) -> bool,
+        whose: impl Fn(HostIndex) -> bool,
     ) -> impl Iterator<Item = &Rc<Message>> {
         let places = self.places.iter().enumerate();
         let order = places.map(move |(i, place)| &self.held[if drawn { *place } else { i }]);
@@ -176,14 +176,14 @@ impl Rounds {
     pub(crate) fn settle(
         &mut self,
         now: Instant,
-        transport: Transport,
+        transport: MeetingTransport,
         others: Option<&Totals>,
         own: &Report,
     ) {
         match transport {
-            Transport::File => self.clock.settle(self.peers.present(now), others, own),
-            Transport::Udp => {}
-            Transport::Etcd => self.clock.set_least(etcd::pace(self.peers.present(now))),
+            MeetingTransport::File => self.clock.settle(self.peers.present(now), others, own),
+            MeetingTransport::Udp => {}
+            MeetingTransport::Etcd => self.clock.set_least(etcd::pace(self.peers.present(now))),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use parda_array::IoTag;
 use parda_control::IoId;
-use parda_scenario::HostId;
+use parda_scenario::HostIndex;
 use slab::Slab;
 
 use crate::events::{Life, Visit};
@@ -17,7 +17,7 @@ const VISIT: u64 = 1 << 63;
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     /// Host of each life of an agent; index 0 is life 1.
-    lives: Vec<HostId>,
+    lives: Vec<HostIndex>,
     /// Number of VMs' IOs at the array.
     ios: usize,
     visits: Slab<(Life, Visit)>,
@@ -27,14 +27,14 @@ pub(crate) struct Flights {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Landed {
     /// An IO of a VM.
-    Io(HostId, Life, IoId),
+    Io(HostIndex, Life, IoId),
     /// A visit to the exchange.
-    Visit(HostId, Life, Visit),
+    Visit(HostIndex, Life, Visit),
 }
 
 impl Flights {
     /// Begins a new life of an agent.
-    pub(crate) fn begin_life(&mut self, host: HostId) -> Life {
+    pub(crate) fn begin_life(&mut self, host: HostIndex) -> Life {
         self.lives.push(host);
         Life(self.lives.len() as u64)
     }
@@ -61,7 +61,7 @@ impl Flights {
         Some(Landed::Io(self.host(life)?, life, io))
     }
 
-    fn host(&self, Life(life): Life) -> Option<HostId> {
+    fn host(&self, Life(life): Life) -> Option<HostIndex> {
         self.lives.get((life as usize).checked_sub(1)?).copied()
     }
 
@@ -78,13 +78,13 @@ mod tests {
     #[test]
     fn whatever_the_array_has_done_is_known_by_its_tag_and_only_once() {
         let mut flights = Flights::default();
-        let lives = [7, 3, 7].map(|host| flights.begin_life(HostId(host)));
+        let lives = [7, 3, 7].map(|host| flights.begin_life(HostIndex(host)));
         let io = flights.io(lives[2], IoId(u32::MAX as usize));
         let visit = flights.visit(lives[1], Visit(5));
         assert_eq!(flights.len(), 2);
-        let landed = Landed::Io(HostId(7), lives[2], IoId(u32::MAX as usize));
+        let landed = Landed::Io(HostIndex(7), lives[2], IoId(u32::MAX as usize));
         assert_eq!(flights.land(io), Some(landed));
-        assert_eq!(flights.land(visit), Some(Landed::Visit(HostId(3), lives[1], Visit(5))));
+        assert_eq!(flights.land(visit), Some(Landed::Visit(HostIndex(3), lives[1], Visit(5))));
         assert_eq!(flights.len(), 0);
         assert_eq!((flights.land(io), flights.land(visit)), (None, None));
         assert_eq!(flights.land(IoTag(9 << u32::BITS)), None);

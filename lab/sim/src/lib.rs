@@ -47,9 +47,9 @@ mod series;
 mod study;
 
 pub use check::Violation;
-pub use client::Client;
+pub use client::VmClient;
 pub use cluster::Liar;
 pub use error::SimError;
-pub use run::{Keep, Progress, RunOutcome, run, run_beside};
-pub use series::{HostSeries, Series};
+pub use run::{KeptRuns, RunOutcome, SimProgress, run, run_beside};
+pub use series::{HostSeries, RunSeries};
 pub use study::{StudyOutcome, run_all};

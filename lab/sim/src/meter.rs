@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parda_control::{Completed, Instant, IoKind, Span};
 use parda_scenario::count::{HostCount, VmCount, mean};
-use parda_scenario::{HostId, Phase, PhaseAnswer, Scenario, VmId};
+use parda_scenario::{HostIndex, Phase, PhaseAnswer, Scenario, VmIndex};
 
 use crate::agent::Agent;
 use crate::check::Violation;
@@ -107,7 +107,7 @@ impl Meters {
     }
 
     /// Records a completed IO.
-    pub(crate) fn record(&mut self, host: HostId, done: &Completed) {
+    pub(crate) fn record(&mut self, host: HostIndex, done: &Completed) {
         self.ios += 1;
         let (bytes, device, held) = (done.io.bytes.0, done.device, done.held);
         let kind = done.io.kind;
@@ -198,7 +198,7 @@ impl Meters {
             agent.map_or(Ok(()), |agent| agent.audit(now, &host.vms))?;
             let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
             for (index, (then, now)) in meter.vms.iter().zip(lived).enumerate() {
-                let (vm, vm_id) = (&host.vms[index], VmId { host: id, index });
+                let (vm, vm_id) = (&host.vms[index], VmIndex { host: id, index });
                 if scenario.runs_throughout(vm_id, phase, &at_start) {
                     little(vm, phase, span, then.lived, now)?;
                 }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
     use parda_control::Bytes;
     use parda_scenario::Vm;
-    use parda_workload::{Demand, SizePart, Workload};
+    use parda_workload::{ArrivalRule, SizePart, Workload};
     use std::time::Duration;
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
             read_percent: 100.0,
             random_percent: 100.0,
             hot: None,
-            demand: Demand::Closed { outstanding: 8 },
+            demand: ArrivalRule::Closed { outstanding: 8 },
             one_stream: false,
             trim_percent: 0.0,
             bursts: None,

@@ -7,12 +7,12 @@ use parda_array::{
 };
 use parda_control::Bytes;
 use parda_probe::{
-    Allowance, Counter, Driven, Driver, Kind, Load, Moment, Recording, Snapshot, Steadiness,
-    TargetInfo, Watch,
+    Counter, Driven, LoadDriver, LoadSnapshot, Moment, ProbeLoad, Recording, Steadiness,
+    TargetInfo, TargetKind, TimeAllowance, Watch,
 };
 use parda_probe_tools::{Target, TargetError, workload};
 
-use crate::Client;
+use crate::VmClient;
 
 /// Length of the first slices. The length doubles whenever there are [`SLICES`] of them, as the right one depends on the drive
 /// and the load.
@@ -78,7 +78,7 @@ impl Model {
         let lun = if luns > 1 { format!("/lun{}", self.lun) } else { String::new() };
         TargetInfo {
             name: format!("model:{}{lun}", self.preset),
-            kind: Kind::Model,
+            kind: TargetKind::Model,
             bytes: self.bytes().0,
             writes: false,
             about: vec![format!(
@@ -100,18 +100,18 @@ impl Model {
         Bytes(self.params.layout.luns[self.lun as usize].0)
     }
 
-    fn client(&self, load: &Load, seed: u64) -> Client {
+    fn client(&self, load: &ProbeLoad, seed: u64) -> VmClient {
         let random = fastrand::Rng::with_seed(seed);
-        Client::new(&workload(load).into(), LunId(self.lun), self.bytes(), random)
+        VmClient::new(&workload(load).into(), LunId(self.lun), self.bytes(), random)
     }
 }
 
-impl Driver for Model {
+impl LoadDriver for Model {
     fn drive(
         &mut self,
-        load: &Load,
+        load: &ProbeLoad,
         seed: u64,
-        allowance: &Allowance,
+        allowance: &TimeAllowance,
         watch: Watch<'_>,
     ) -> Result<Driven, String> {
         let array = Array::new(self.params.clone()).map_err(|error| error.to_string())?;
@@ -128,7 +128,7 @@ impl Driver for Model {
 /// A load that is being run.
 struct Run {
     array: Array,
-    client: Client,
+    client: VmClient,
     /// Start and kind of each outstanding IO.
     slots: Vec<(Nanos, IoKind)>,
     /// Counters of reads and of writes.
@@ -138,8 +138,8 @@ struct Run {
 impl Run {
     fn go(
         &mut self,
-        load: &Load,
-        allowance: &Allowance,
+        load: &ProbeLoad,
+        allowance: &TimeAllowance,
         watch: Watch<'_>,
     ) -> Result<Driven, SubmitError> {
         let mut recording = Recording::default();
@@ -184,9 +184,9 @@ impl Run {
         self.array.submit(at, IoTag(slot as u64), io)
     }
 
-    fn snapshot(&self, at: Nanos) -> Snapshot {
+    fn snapshot(&self, at: Nanos) -> LoadSnapshot {
         let [reads, writes] = &self.kinds;
-        Snapshot {
+        LoadSnapshot {
             at_s: at.secs(),
             reads: reads.totals(),
             writes: writes.totals(),
@@ -212,7 +212,12 @@ fn verdict(recording: &Recording, balance: Option<f64>) -> Steadiness {
     Steadiness { steady: verdict.steady && balance.is_some(), ..verdict }
 }
 
-fn enough(recording: &Recording, verdict: &Steadiness, load: &Load, allowance: &Allowance) -> bool {
+fn enough(
+    recording: &Recording,
+    verdict: &Steadiness,
+    load: &ProbeLoad,
+    allowance: &TimeAllowance,
+) -> bool {
     let Some(first) = recording.snapshots().get(verdict.warmup) else { return false };
     let ios = recording.ios() - first.reads.ios - first.writes.ios;
     let least = LEAST_IOS.max(LEAST_ROUNDS * u64::from(load.outstanding));
@@ -222,16 +227,17 @@ fn enough(recording: &Recording, verdict: &Steadiness, load: &Load, allowance: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_probe::{Mix, Point, Purpose};
+    use parda_probe::{LoadMix, Point, Purpose};
 
-    const UNBOUNDED: Allowance = Allowance { least_s: 0.0, most_s: f64::INFINITY, precision: 0.01 };
+    const UNBOUNDED: TimeAllowance =
+        TimeAllowance { least_s: 0.0, most_s: f64::INFINITY, precision: 0.01 };
 
-    fn load(kib: u64, read_percent: u32, outstanding: u32) -> Load {
-        let mix = Mix { size: kib << 10, read_percent, random_percent: 100 };
-        Load { mix, outstanding }
+    fn load(kib: u64, read_percent: u32, outstanding: u32) -> ProbeLoad {
+        let mix = LoadMix { size: kib << 10, read_percent, random_percent: 100 };
+        ProbeLoad { mix, outstanding }
     }
 
-    fn driven(name: &str, load: Load, allowance: &Allowance, seed: u64) -> Point {
+    fn driven(name: &str, load: ProbeLoad, allowance: &TimeAllowance, seed: u64) -> Point {
         let mut model: Model = name.parse().unwrap();
         let driven = model.drive(&load, seed, allowance, &mut |_| false).unwrap();
         driven.recording.point(load, Purpose::Depth, driven.verdict).unwrap()
@@ -282,7 +288,7 @@ mod tests {
         assert!(point.settled && point.warmup_s > 10.0, "{point:?}");
         // 1.5 GB lie below the low water mark.
         assert!(point.warmup_s * point.all.bytes_per_s > 0.5e9);
-        let hasty = Allowance { most_s: 5.0, ..UNBOUNDED };
+        let hasty = TimeAllowance { most_s: 5.0, ..UNBOUNDED };
         let early = driven("cx3-40-raid0", writes, &hasty, 1);
         assert!(!early.settled, "it has not had the time to fill the cache");
         assert!(early.all.iops > 2.0 * point.all.iops, "{} {}", early.all.iops, point.all.iops);

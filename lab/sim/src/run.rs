@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parda_control::{Instant, Span};
-use parda_scenario::{Answer, Engine, Phase, PhaseAnswer, Scenario};
+use parda_scenario::{Engine, Phase, PhaseAnswer, RunAnswer, Scenario};
 
 use crate::agent::Agent;
 use crate::check::Violation;
@@ -12,11 +12,11 @@ use crate::cluster::{Cluster, Liar, Node};
 use crate::error::SimError;
 use crate::events::Event;
 use crate::meter::{Tally, instant};
-use crate::series::Series;
+use crate::series::RunSeries;
 
 /// Runs of a study whose time series are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeptRuns {
     /// No run's series is kept.
     #[default]
     Nothing,
@@ -28,7 +28,7 @@ pub enum Keep {
 
 /// Progress of a run: once per second of its own time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct SimProgress {
     /// Time since the beginning.
     pub at: Duration,
     /// IOs of all hosts in the last second.
@@ -41,9 +41,9 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
     /// The answer.
-    pub answer: Answer,
+    pub answer: RunAnswer,
     /// Time series, if they were to be kept.
-    pub series: Option<Series>,
+    pub series: Option<RunSeries>,
     /// Number of completed IOs of VMs.
     pub ios: u64,
     /// Number of hosts' messages that reached the exchange.
@@ -60,8 +60,8 @@ pub struct RunOutcome {
 /// On a broken invariant, where debug assertions are on: a test must not miss it.
 pub fn run(
     scenario: &Scenario,
-    keep: Keep,
-    progress: impl FnMut(Progress),
+    keep: KeptRuns,
+    progress: impl FnMut(SimProgress),
 ) -> Result<RunOutcome, SimError> {
     run_beside(scenario, keep, None, progress)
 }
@@ -75,9 +75,9 @@ pub fn run(
 /// As [`run`].
 pub fn run_beside<'a>(
     scenario: &'a Scenario,
-    keep: Keep,
+    keep: KeptRuns,
     liar: Option<Liar<'a>>,
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(SimProgress),
 ) -> Result<RunOutcome, SimError> {
     let mut run = Run::new(scenario, keep)?;
     run.cluster.liar = liar;
@@ -98,7 +98,7 @@ pub fn run_beside<'a>(
     run.phases.sort_by_key(|(index, _)| *index);
     let phases = run.phases.into_iter().map(|(_, phase)| phase).collect();
     Ok(RunOutcome {
-        answer: Answer::new(scenario, Engine::Sim, phases),
+        answer: RunAnswer::new(scenario, Engine::Sim, phases),
         series: run.series,
         ios: run.cluster.meters.ios,
         publications: run.cluster.meters.publications,
@@ -110,7 +110,7 @@ struct Run<'a> {
     cluster: Cluster<'a>,
     /// Measurements, with the phase's index in the scenario.
     phases: Vec<(usize, PhaseAnswer)>,
-    series: Option<Series>,
+    series: Option<RunSeries>,
 }
 
 fn agents(nodes: &[Node]) -> impl Iterator<Item = Option<&Agent>> + Clone {
@@ -118,7 +118,7 @@ fn agents(nodes: &[Node]) -> impl Iterator<Item = Option<&Agent>> + Clone {
 }
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, keep: Keep) -> Result<Run<'a>, SimError> {
+    fn new(scenario: &'a Scenario, keep: KeptRuns) -> Result<Run<'a>, SimError> {
         let mut cluster = Cluster::new(scenario)?;
         let events = &mut cluster.events;
         // At equal times, phases end and begin before all other events.
@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
             scenario,
             cluster,
             phases: Vec::new(),
-            series: (keep != Keep::Nothing).then(|| Series::new(scenario)),
+            series: (keep != KeptRuns::Nothing).then(|| RunSeries::new(scenario)),
         })
     }
 
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         Duration::from_nanos(self.cluster.now.0)
     }
 
-    fn play(&mut self, mut progress: impl FnMut(Progress)) -> Result<(), SimError> {
+    fn play(&mut self, mut progress: impl FnMut(SimProgress)) -> Result<(), SimError> {
         let end = instant(self.scenario.duration);
         loop {
             // At equal times, planned events precede the array's completions.
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
     fn happen(
         &mut self,
         event: Event,
-        progress: &mut impl FnMut(Progress),
+        progress: &mut impl FnMut(SimProgress),
     ) -> Result<(), SimError> {
         match event {
             Event::Edge => self.edge()?,
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reports the progress of the last second.
-    fn second(&mut self) -> Progress {
+    fn second(&mut self) -> SimProgress {
         let at = self.at();
         let now = self.cluster.now;
         let Cluster { meters, nodes, .. } = &mut self.cluster;
@@ -217,6 +217,6 @@ impl<'a> Run<'a> {
             series.add(at.as_secs_f64(), agents(nodes), &tallies);
         }
         let all = tallies.into_iter().fold(Tally::default(), Tally::plus);
-        Progress { at, iops: all.ios as f64, device_latency_ms: all.device_ms() }
+        SimProgress { at, iops: all.ios as f64, device_latency_ms: all.device_ms() }
     }
 }

@@ -8,14 +8,14 @@ use crate::meter::Tally;
 
 /// Time series of a run, second by second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Series {
+pub struct RunSeries {
     /// End of each interval, in seconds from the beginning of the run.
     pub at: Vec<f64>,
     /// Series of each host.
     pub hosts: Vec<HostSeries>,
 }
 
-/// Series of one host: one number for each of [`Series::at`].
+/// Series of one host: one number for each of [`RunSeries::at`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostSeries {
     /// Name of the host.
@@ -50,13 +50,13 @@ impl HostSeries {
     }
 }
 
-impl Series {
-    pub(crate) fn new(scenario: &Scenario) -> Series {
+impl RunSeries {
+    pub(crate) fn new(scenario: &Scenario) -> RunSeries {
         let host = |host: &parda_scenario::Host| HostSeries {
             name: host.name.clone(),
             ..HostSeries::default()
         };
-        Series { at: Vec::new(), hosts: scenario.hosts.iter().map(host).collect() }
+        RunSeries { at: Vec::new(), hosts: scenario.hosts.iter().map(host).collect() }
     }
 
     /// Adds another second.

@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use parda_scenario::{Answer, Engine, Study};
+use parda_scenario::{Engine, RunAnswer, Study};
 
 use crate::error::SimError;
-use crate::run::{Keep, Progress, RunOutcome, run};
+use crate::run::{KeptRuns, RunOutcome, SimProgress, run};
 
 /// Results of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyOutcome {
     /// Answer over all runs, with its verdicts.
-    pub answer: Answer,
+    pub answer: RunAnswer,
     /// Results of each run, in the order of [`Study::runs`]. Their answers contain neither variants
     /// nor verdicts.
     pub runs: Vec<RunOutcome>,
@@ -28,9 +28,9 @@ pub struct StudyOutcome {
 /// As [`run`].
 pub fn run_all(
     study: &Study,
-    keep: Keep,
+    keep: KeptRuns,
     jobs: usize,
-    progress: impl Fn(usize, Progress) + Sync,
+    progress: impl Fn(usize, SimProgress) + Sync,
 ) -> Result<StudyOutcome, SimError> {
     let outcomes = Mutex::new(Vec::with_capacity(study.runs.len()));
     let next = AtomicUsize::new(0);
@@ -38,8 +38,9 @@ pub fn run_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(of) = study.runs.get(index) else { return };
-            let kept = keep == Keep::All || keep == Keep::Plotted && study.plots_over_time(of);
-            let keep = if kept { Keep::All } else { Keep::Nothing };
+            let kept =
+                keep == KeptRuns::All || keep == KeptRuns::Plotted && study.plots_over_time(of);
+            let keep = if kept { KeptRuns::All } else { KeptRuns::Nothing };
             let outcome = run(&of.scenario, keep, |at| progress(index, at));
             if outcome.is_err() {
                 // The study has failed: the remaining runs are skipped.

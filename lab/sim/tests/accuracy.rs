@@ -4,14 +4,14 @@
 
 mod truth;
 
-use parda_array::{ArrayParams, Device, DriveParams, Preset};
+use parda_array::{ArrayParams, DriveModel, DriveParams, Preset};
 use parda_config::Document;
-use parda_probe::{Effort, Findings, Mix, ProbeDocument, Purpose, Wishes};
+use parda_probe::{Effort, Findings, LoadMix, ProbeDocument, Purpose, Wishes};
 use parda_scenario::Study;
-use parda_sim::{Keep, run_all};
+use parda_sim::{KeptRuns, run_all};
 use truth::Truth;
 
-const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+const READS: LoadMix = LoadMix { size: 4096, read_percent: 100, random_percent: 100 };
 
 /// From a million reads with each number outstanding from 1 to 256. The first test checks it with fewer.
 struct Known {
@@ -38,7 +38,7 @@ fn probe(preset: Preset, purpose: Purpose, seed: u64) -> ProbeDocument {
     probe_of(preset, purpose, vec![READS], seed)
 }
 
-fn probe_of(preset: Preset, purpose: Purpose, mixes: Vec<Mix>, seed: u64) -> ProbeDocument {
+fn probe_of(preset: Preset, purpose: Purpose, mixes: Vec<LoadMix>, seed: u64) -> ProbeDocument {
     let writes = mixes.iter().any(|mix| mix.read_percent < 100);
     let mut target = parda_sim::probe::target(preset.name()).unwrap();
     let wishes = Wishes {
@@ -154,10 +154,10 @@ fn study(preset: Preset, findings: &Findings) -> Study {
 #[test]
 fn by_the_cost_that_a_probe_finds_each_kind_of_io_has_the_same_part_of_what_it_does_alone() {
     let preset = Preset::Cx340Raid5Vms;
-    let mix = |kib: u64, read_percent| Mix { size: kib << 10, read_percent, ..READS };
+    let mix = |kib: u64, read_percent| LoadMix { size: kib << 10, read_percent, ..READS };
     let mixes = vec![READS, mix(256, 100), mix(4, 0), mix(256, 0)];
     let found = probe_of(preset, Purpose::Depth, mixes, 1).findings;
-    let answer = run_all(&study(preset, &found), Keep::Nothing, 1, |_, _| ()).unwrap().answer;
+    let answer = run_all(&study(preset, &found), KeptRuns::Nothing, 1, |_, _| ()).unwrap().answer;
     let parts: Vec<_> =
         answer.expectations.iter().map(|part| (&part.what, part.measured)).collect();
     println!("{parts:?}, by {:?}", found.cost);
@@ -172,14 +172,14 @@ fn closed_form(params: &ArrayParams) -> (f64, f64) {
     let link = 1024.0 / params.controller.link.0 as f64 * 1e3;
     let front = params.controller.io_cost.secs() * 1e3;
     match &params.drive {
-        Device::Disk(drive) => {
+        DriveModel::Disk(drive) => {
             let (per_kib, seek) = disk(drive, params.layout.luns[0].0 as f64);
             let turn = 60e3 / f64::from(drive.rpm);
             let overhead = drive.command_overhead.secs() * 1e3;
             (per_kib + link, front + overhead + seek + turn / 2.0)
         }
         // Pages lie on units, and elements on drives, side by side: all are read at once.
-        Device::Flash(drive) => {
+        DriveModel::Flash(drive) => {
             let times = [drive.command_time, drive.command_overhead, drive.read];
             (link, front + times.map(|time| time.secs() * 1e3).iter().sum::<f64>())
         }

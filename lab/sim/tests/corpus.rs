@@ -17,7 +17,7 @@ use parda_config::Document;
 use parda_control::mechanism::{Mechanism, switch_off};
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::{Study, Verdict};
-use parda_sim::{Keep, run_all};
+use parda_sim::{KeptRuns, run_all};
 
 /// How many of a file's expectations hold, and how many there are.
 type Score = (usize, usize);
@@ -57,7 +57,7 @@ fn score(name: &str, set: &[Setting]) -> (Score, String) {
     let file = scenarios().join(name).with_extension("toml");
     let document = with_settings(&Document::read(&file).unwrap(), set).unwrap();
     let study = Study::parse(&document).unwrap_or_else(|e| panic!("{e}"));
-    let answer = run_all(&study, Keep::Nothing, 1, |_, _| ()).unwrap().answer;
+    let answer = run_all(&study, KeptRuns::Nothing, 1, |_, _| ()).unwrap().answer;
     let all = answer.expectations.into_iter().filter(|verdict| verdict.exempt.is_none());
     let (held, missed): (Vec<Verdict>, Vec<Verdict>) = all.partition(|verdict| verdict.ok);
     let score = (held.len(), held.len() + missed.len());

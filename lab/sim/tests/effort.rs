@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 mod common;
 
-use parda_sim::{Keep, run};
+use parda_sim::{KeptRuns, run};
 
 struct Counting;
 
@@ -68,7 +68,7 @@ fn takes(hosts: u64, vms: u64, outstanding: u64, seconds: u64) -> (u64, u64, i64
     ));
     let before = COUNT.get();
     COUNT.set(Count { peak: before.bytes, ..before });
-    let ios = run(&scenario, Keep::Nothing, |_| ()).unwrap().ios;
+    let ios = run(&scenario, KeptRuns::Nothing, |_| ()).unwrap().ios;
     let after = COUNT.get();
     (ios, after.allocations - before.allocations, after.peak - before.bytes)
 }

@@ -6,15 +6,15 @@ mod truth;
 
 use parda_array::Preset;
 use parda_plot::brief;
-use parda_probe::{Effort, Mix, Point, ProbeDocument, Purpose, Wishes};
+use parda_probe::{Effort, LoadMix, Point, ProbeDocument, Purpose, Wishes};
 use parda_probe_tools::report;
 use parda_testkit::manual::{docs, is_shown};
 
 /// The scenario that has Elling's numbers; they stand nowhere else.
 const PUBLISHED: &str = include_str!("../../../scenarios/papers/elling12.toml");
 
-const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
-const WRITES: Mix = Mix { read_percent: 0, ..READS };
+const READS: LoadMix = LoadMix { size: 4096, read_percent: 100, random_percent: 100 };
+const WRITES: LoadMix = LoadMix { read_percent: 0, ..READS };
 
 /// Pictures of a probe, each under a name of its own, in a folder beside the page that shows them.
 fn are_shown(page: &str, document: &ProbeDocument, pictures: &[(&str, &str)]) {
@@ -26,7 +26,7 @@ fn are_shown(page: &str, document: &ProbeDocument, pictures: &[(&str, &str)]) {
     }
 }
 
-fn probe(model: &str, mixes: &[Mix], elling: bool) -> ProbeDocument {
+fn probe(model: &str, mixes: &[LoadMix], elling: bool) -> ProbeDocument {
     let mut target = parda_sim::probe::target(model.name()).unwrap();
     let wishes = Wishes {
         mixes: mixes.to_vec(),
@@ -43,13 +43,13 @@ fn probe(model: &str, mixes: &[Mix], elling: bool) -> ProbeDocument {
 
 #[test]
 fn the_manual_shows_what_a_page_shows() {
-    let second = Mix { size: 8192, read_percent: 67, random_percent: 70 };
+    let second = LoadMix { size: 8192, read_percent: 67, random_percent: 70 };
     let pictures = [("load", "probe/load.svg"), ("answer", "probe/answer.svg")];
     are_shown("probe.md", &probe("drive-15k", &[READS, second], false), &pictures);
 }
 
 /// A number of the post, by its name in the scenario: `reads,outstanding=1.steady/total/iops`.
-fn published(mix: Mix, outstanding: u32, what: &str) -> Option<f64> {
+fn published(mix: LoadMix, outstanding: u32, what: &str) -> Option<f64> {
     let name = format!("{},outstanding={outstanding}.steady/{what}", kind(mix));
     let scenario: toml::Table = PUBLISHED.parse().unwrap();
     let expected =
@@ -57,12 +57,12 @@ fn published(mix: Mix, outstanding: u32, what: &str) -> Option<f64> {
     expected["expected"].as_float().or(expected["expected"].as_integer().map(|n| n as f64))
 }
 
-fn kind(mix: Mix) -> &'static str {
+fn kind(mix: LoadMix) -> &'static str {
     if mix.read_percent == 100 { "reads" } else { "writes" }
 }
 
 /// The points of a mix, ascending in depth.
-fn points(document: &ProbeDocument, mix: Mix) -> Vec<&Point> {
+fn points(document: &ProbeDocument, mix: LoadMix) -> Vec<&Point> {
     let mut points: Vec<&Point> =
         document.points.iter().filter(|point| point.load.mix == mix).collect();
     points.sort_by_key(|point| point.load.outstanding);
@@ -70,7 +70,7 @@ fn points(document: &ProbeDocument, mix: Mix) -> Vec<&Point> {
 }
 
 /// Reads, then writes, each with the number outstanding.
-fn both(document: &ProbeDocument) -> impl Iterator<Item = (Mix, u32, &Point)> {
+fn both(document: &ProbeDocument) -> impl Iterator<Item = (LoadMix, u32, &Point)> {
     let of = |mix| points(document, mix).into_iter().map(move |p| (mix, p.load.outstanding, p));
     [READS, WRITES].into_iter().flat_map(of)
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// A loop device, detached when dropped.
 #[derive(Debug)]
-pub struct Disk {
+pub struct LoopDevice {
     /// Path of the loop device.
     pub device: PathBuf,
     /// What was in its files before, to be put back: the kernel keeps loop devices.
@@ -69,10 +69,10 @@ fn attach_as(device: &Path, file: &Path) {
     assert!(status.success(), "losetup {}", device.display());
 }
 
-impl Disk {
+impl LoopDevice {
     /// A disk whose reads and writes take these times. `None`, with a line that says so, where the system makes no loop devices.
     #[must_use]
-    pub fn slow(read: Duration, write: Duration) -> Option<Disk> {
+    pub fn slow(read: Duration, write: Duration) -> Option<LoopDevice> {
         if !possible() {
             return None;
         }
@@ -85,16 +85,16 @@ impl Disk {
         nbdkit.arg(format!("wdelay={}ms", write.as_millis()));
         let servers = vec![child(&mut nbdkit)];
         until("nbdkit listens", || listens(&socket));
-        Some(Disk::on_nbd(dir, servers, &format!("nbd+unix:///?socket={}", socket.display())))
+        Some(LoopDevice::on_nbd(dir, servers, &format!("nbd+unix:///?socket={}", socket.display())))
     }
 
     /// A disk on an export of an NBD server, which gets some ten IOs at a time at most.
     #[must_use]
-    pub fn of_nbd(uri: &str) -> Option<Disk> {
-        possible().then(|| Disk::on_nbd(tempfile::tempdir().unwrap(), Vec::new(), uri))
+    pub fn of_nbd(uri: &str) -> Option<LoopDevice> {
+        possible().then(|| LoopDevice::on_nbd(tempfile::tempdir().unwrap(), Vec::new(), uri))
     }
 
-    fn on_nbd(dir: TempDir, mut servers: Vec<Child>, uri: &str) -> Disk {
+    fn on_nbd(dir: TempDir, mut servers: Vec<Child>, uri: &str) -> LoopDevice {
         let mounted = dir.path().join("at");
         std::fs::create_dir(&mounted).unwrap();
         let file = mounted.join("disk");
@@ -102,16 +102,23 @@ impl Disk {
         servers.push(child(nbdfuse.args(["-C", "16"]).arg(&file).arg(uri)));
         until("nbdfuse has the file", || file.exists());
         let device = attach(&file, &["--direct-io=on"]);
-        Disk { device, before: Vec::new(), mounted: Some(mounted), servers, away: false, _dir: dir }
+        LoopDevice {
+            device,
+            before: Vec::new(),
+            mounted: Some(mounted),
+            servers,
+            away: false,
+            _dir: dir,
+        }
     }
 
     /// A disk in memory.
     #[must_use]
-    pub fn fast() -> Option<Disk> {
-        possible().then(|| Disk::in_memory(None))
+    pub fn fast() -> Option<LoopDevice> {
+        possible().then(|| LoopDevice::in_memory(None))
     }
 
-    fn in_memory(device: Option<PathBuf>) -> Disk {
+    fn in_memory(device: Option<PathBuf>) -> LoopDevice {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let file = dir.path().join("disk");
         std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
@@ -122,7 +129,7 @@ impl Disk {
                 device
             },
         );
-        Disk {
+        LoopDevice {
             device,
             before: Vec::new(),
             mounted: None,
@@ -156,8 +163,8 @@ impl Disk {
 
     /// A disk in memory under this number, `/dev/loopN`, which nobody else is given while the disk is away.
     #[must_use]
-    pub fn numbered(number: u32) -> Option<Disk> {
-        possible().then(|| Disk::in_memory(Some(PathBuf::from(format!("/dev/loop{number}")))))
+    pub fn numbered(number: u32) -> Option<LoopDevice> {
+        possible().then(|| LoopDevice::in_memory(Some(PathBuf::from(format!("/dev/loop{number}")))))
     }
 
     /// Takes the device away; whoever has it open keeps it. Returns the file that was behind it.
@@ -206,7 +213,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for LoopDevice {
     fn drop(&mut self) {
         let run = |program: &str, args: &[&str]| {
             let _ = Command::new(program).args(args).stderr(Stdio::null()).status();
@@ -272,7 +279,7 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Ends a load of [`Disk::load`].
+/// Ends a load of [`LoopDevice::load`].
 pub fn end(fio: &mut Child) {
     let _ = fio.kill();
     let _ = fio.wait();

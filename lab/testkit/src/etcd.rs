@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// A cluster of etcd. Its members and data end with it.
 #[derive(Debug)]
-pub struct Etcd {
+pub struct TestEtcd {
     /// Directory of the members' logs.
     dir: PathBuf,
     /// Directory of their data: in memory, as a disk that other tests flush to keeps an etcd waiting for longer than its own time-out.
@@ -36,7 +36,7 @@ struct Member {
 
 /// PEM files of the members' TLS with clients.
 #[derive(Clone, Copy, Debug)]
-pub struct EtcdTls<'a> {
+pub struct TestEtcdTls<'a> {
     /// Certificate of all members. It serves for clients, too: the gateway is one of its own member.
     pub certificate: &'a Path,
     /// Private key of the certificate.
@@ -45,11 +45,11 @@ pub struct EtcdTls<'a> {
     pub clients: &'a Path,
 }
 
-impl Etcd {
+impl TestEtcd {
     /// Starts so many members, whose logs are in `dir`, and waits until they serve.
     #[must_use]
-    pub fn start(dir: &Path, members: u8) -> Etcd {
-        let mut etcd = Etcd::new(dir, members);
+    pub fn start(dir: &Path, members: u8) -> TestEtcd {
+        let mut etcd = TestEtcd::new(dir, members);
         etcd.launch();
         etcd.wait();
         etcd
@@ -57,14 +57,14 @@ impl Etcd {
 
     /// A cluster whose members do not run yet. Their addresses are known, as certificates need them.
     #[must_use]
-    pub fn new(dir: &Path, members: u8) -> Etcd {
+    pub fn new(dir: &Path, members: u8) -> TestEtcd {
         // An address of loopback that no other test has.
         let random = RandomState::new().hash_one(Instant::now());
         let [x, y, ..] = random.to_le_bytes();
         let addresses = (1..=members).map(|n| format!("127.{}.{y}.{n}", x | 1));
         let member = |address| Member { address, process: None };
         let data = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir_in(dir));
-        Etcd {
+        TestEtcd {
             dir: dir.to_owned(),
             data: data.unwrap(),
             members: addresses.map(member).collect(),
@@ -73,7 +73,7 @@ impl Etcd {
     }
 
     /// Has the members speak TLS with clients, from the next start of each.
-    pub fn secure(&mut self, tls: EtcdTls<'_>) {
+    pub fn secure(&mut self, tls: TestEtcdTls<'_>) {
         let files = [
             ("--cert-file", tls.certificate),
             ("--key-file", tls.key),
@@ -202,7 +202,7 @@ impl Etcd {
     }
 }
 
-impl Drop for Etcd {
+impl Drop for TestEtcd {
     fn drop(&mut self) {
         (0..self.members.len()).for_each(|n| self.kill(n));
     }

@@ -15,6 +15,6 @@ pub mod manual;
 mod monitor;
 
 pub use client::{Answer, Client, ConnectError, at, read, write};
-pub use etcd::{Etcd, EtcdTls};
+pub use etcd::{TestEtcd, TestEtcdTls};
 pub use loop_device::LoopDevice;
 pub use monitor::Monitor;

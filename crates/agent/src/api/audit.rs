@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use parda_api::ChangedSetting;
-use parda_http::{Place, Who};
+use parda_http::{Caller, ChangeTarget};
 
 use crate::locked::locked;
 
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Audit(Mutex<HashMap<Key, Last>>);
 
 /// Volume and part of it, setting and author.
-type Key = (Place, String, String);
+type Key = (ChangeTarget, String, String);
 
 struct Last {
     said: Instant,
@@ -29,13 +29,13 @@ struct Last {
 /// A change of a setting.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    pub(super) place: Place,
+    pub(super) place: ChangeTarget,
     pub(super) setting: ChangedSetting,
 }
 
 impl Audit {
     /// Logs a change at once, or with the next [`Audit::flush`] if its author has just changed the same setting.
-    pub(super) fn say(&self, mut change: Change, who: &Who) {
+    pub(super) fn say(&self, mut change: Change, who: &Caller) {
         let author = format!("{} at {}", who.name, who.at);
         let key = (change.place.clone(), change.setting.setting.clone(), author);
         let mut changes = locked(&self.0);
@@ -74,7 +74,7 @@ impl Audit {
 impl Change {
     /// Logs the change, which is an event too.
     fn say(&self, by: &str, at: &str, count: u64) {
-        let Change { place: Place { volume, of }, setting } = self;
+        let Change { place: ChangeTarget { volume, of }, setting } = self;
         let (disk, tenant) = of.names();
         let ChangedSetting { setting, before, in_force, from, took_effect, configured: _ } =
             setting;
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn a_flood_of_changes_of_one_setting_is_a_line_and_hides_no_other() {
         let audit = Audit::default();
-        let who = |name: &str| Who {
+        let who = |name: &str| Caller {
             name: name.to_owned(),
             at: "the unix socket".to_owned(),
             role: parda_api::Role::Admin,
         };
         let change = |disk: &str, before: u32, now: u32| Change {
-            place: Place { volume: "array".to_owned(), of: Of::Disk(disk.to_owned()) },
+            place: ChangeTarget { volume: "array".to_owned(), of: Of::Disk(disk.to_owned()) },
             setting: ChangedSetting {
                 setting: "shares".to_owned(),
                 before: before.into(),

@@ -6,7 +6,7 @@ use parda_api::{Changed, ChangedSetting, Keep, SettingsChange};
 use parda_awake::Instant;
 use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings, likely};
 use parda_exchange::Liveness;
-use parda_http::{Changes, Of, Place, Refusal, Who};
+use parda_http::{ApiRefusal, Caller, ChangeTarget, Changes, Of};
 use serde_json::Value;
 
 use super::Api;
@@ -20,10 +20,15 @@ use crate::live::{self, DiskName, Layers, Target};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
 impl Changes for Api {
-    fn set(&self, place: &Place, change: &SettingsChange, who: &Who) -> Result<Changed, Refusal> {
+    fn set(
+        &self,
+        place: &ChangeTarget,
+        change: &SettingsChange,
+        who: &Caller,
+    ) -> Result<Changed, ApiRefusal> {
         let SettingsChange { keep, settings } = change;
         if settings.is_empty() {
-            return Err(Refusal::Invalid("no setting is named".to_owned()));
+            return Err(ApiRefusal::Invalid("no setting is named".to_owned()));
         }
         let values = settings.iter().map(|(key, value)| Ok((key, scalar(key, value)?)));
         let values = values.collect::<Result<Vec<_>, _>>()?;
@@ -38,7 +43,12 @@ impl Changes for Api {
         })
     }
 
-    fn reset(&self, place: &Place, setting: Option<&str>, who: &Who) -> Result<Changed, Refusal> {
+    fn reset(
+        &self,
+        place: &ChangeTarget,
+        setting: Option<&str>,
+        who: &Caller,
+    ) -> Result<Changed, ApiRefusal> {
         let target = self.target(place)?;
         let layers = self.live.layers();
         let kept = layers.kept.keys(&target).into_iter();
@@ -46,7 +56,7 @@ impl Changes for Api {
         if let Some(setting) = setting {
             keys.retain(|key| key == setting);
             if keys.is_empty() {
-                return Err(Refusal::NotFound(format!("{setting}: was not changed live")));
+                return Err(ApiRefusal::NotFound(format!("{setting}: was not changed live")));
             }
         }
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
@@ -63,15 +73,15 @@ impl Changes for Api {
 impl Api {
     fn change(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         keys: &[&str],
-        who: &Who,
-        edit: impl Fn(&mut Layers, &Target) -> Result<(), Refusal>,
-    ) -> Result<Changed, Refusal> {
+        who: &Caller,
+        edit: impl Fn(&mut Layers, &Target) -> Result<(), ApiRefusal>,
+    ) -> Result<Changed, ApiRefusal> {
         let _turn = self.live.turn();
         let target = self.target(place)?;
         if let Some(message) = keys.iter().find_map(|key| fixed(place, key)) {
-            return Err(Refusal::Invalid(message));
+            return Err(ApiRefusal::Invalid(message));
         }
         let was = self.values(&target, keys);
         let (layers, config) = self.make(|layers| edit(layers, &target))?;
@@ -107,14 +117,15 @@ impl Api {
     /// Edits the layers, and takes over the resulting configuration, if it is valid. The caller has the turn.
     pub(super) fn make(
         &self,
-        edit: impl Fn(&mut Layers) -> Result<(), Refusal>,
-    ) -> Result<(Layers, Config), Refusal> {
+        edit: impl Fn(&mut Layers) -> Result<(), ApiRefusal>,
+    ) -> Result<(Layers, Config), ApiRefusal> {
         let mut layers = self.live.layers();
         edit(&mut layers)?;
         // Changes that are left out stay so, and do not keep other settings from being changed.
         let mut in_force = self.live.in_force().layers;
         edit(&mut in_force)?;
-        let config = in_force.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
+        let config =
+            in_force.merged().map_err(|error| ApiRefusal::Invalid(error.without_place()))?;
         self.put(layers.clone(), in_force, config.clone())?;
         Ok((layers, config))
     }
@@ -125,20 +136,20 @@ impl Api {
         layers: Layers,
         in_force: Layers,
         config: Config,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiRefusal> {
         if layers.kept != self.live.layers().kept {
-            layers.write().map_err(Refusal::Failed)?;
+            layers.write().map_err(ApiRefusal::Failed)?;
         }
         self.live.take(layers, in_force);
         if self.agent.take_over(config) {
             Ok(())
         } else {
-            Err(Refusal::Failed("the agent is ending".to_owned()))
+            Err(ApiRefusal::Failed("the agent is ending".to_owned()))
         }
     }
 
     /// The part of a volume that a path names.
-    pub(super) fn target(&self, place: &Place) -> Result<Target, Refusal> {
+    pub(super) fn target(&self, place: &ChangeTarget) -> Result<Target, ApiRefusal> {
         let volume = self.volume(&place.volume)?;
         let key = match &place.of {
             Of::Law => return Ok(Target::volume(&place.volume)),
@@ -147,7 +158,7 @@ impl Api {
             }
             Of::Tenant(name) => {
                 let message = format!("tenant {name:?}: volume {:?} has none", place.volume);
-                return Err(Refusal::NotFound(message));
+                return Err(ApiRefusal::NotFound(message));
             }
             Of::Disk(key) => key,
         };
@@ -160,9 +171,9 @@ impl Api {
             let twins: Vec<_> = keys.iter().filter(|k| k.starts_with(&format!("{key}@"))).collect();
             return Err(if twins.is_empty() {
                 let message = format!("disk {key:?}: volume {:?} has none", place.volume);
-                Refusal::NotFound(message)
+                ApiRefusal::NotFound(message)
             } else {
-                Refusal::Conflict(format!("disk {key:?}: there are several: {twins:?}"))
+                ApiRefusal::Conflict(format!("disk {key:?}: there are several: {twins:?}"))
             });
         };
         let disk = &volume.disks[at];
@@ -171,10 +182,12 @@ impl Api {
         Ok(Target::vm(&place.volume, name))
     }
 
-    pub(super) fn volume(&self, name: &str) -> Result<VolumeStatus, Refusal> {
+    pub(super) fn volume(&self, name: &str) -> Result<VolumeStatus, ApiRefusal> {
         let volumes = self.views.status(Detail::Counters).volumes;
         let found = volumes.into_iter().find(|volume| volume.name == name);
-        found.ok_or_else(|| Refusal::NotFound(format!("volume {name:?}: there is no such volume")))
+        found.ok_or_else(|| {
+            ApiRefusal::NotFound(format!("volume {name:?}: there is no such volume"))
+        })
     }
 
     /// Values in force, read from the running volume.
@@ -226,7 +239,7 @@ fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Valu
 }
 
 /// Reason why a setting cannot be changed live.
-fn fixed(place: &Place, key: &str) -> Option<String> {
+fn fixed(place: &ChangeTarget, key: &str) -> Option<String> {
     let (keys, of, when): (Vec<&str>, _, _) = match &place.of {
         Of::Law => return fixed_of_law(key),
         Of::Disk(_) => {
@@ -264,14 +277,14 @@ fn fixed_of_law(key: &str) -> Option<String> {
 }
 
 /// A VM of a steered device. VMs of one pattern have their settings together.
-fn steered(volume: &str, steer: &Steer, key: &str) -> Result<Target, Refusal> {
+fn steered(volume: &str, steer: &Steer, key: &str) -> Result<Target, ApiRefusal> {
     match steer.vm(key) {
         Some(vm) if vm.name == key => Ok(Target::vm(volume, DiskName::new(key))),
-        Some(vm) => Err(Refusal::Conflict(format!(
+        Some(vm) => Err(ApiRefusal::Conflict(format!(
             "VM {key:?}: is one of those of [[volume.steer.vm]] {:?}, which have their settings together: name that",
             vm.name
         ))),
-        None => Err(Refusal::NotFound(format!("VM {key:?}: volume {volume:?} has none"))),
+        None => Err(ApiRefusal::NotFound(format!("VM {key:?}: volume {volume:?} has none"))),
     }
 }
 
@@ -284,12 +297,12 @@ fn and(list: &[&str]) -> String {
 }
 
 /// How long a change lasts: as the request says, else over restarts if there is a state file.
-pub(super) fn kept_where(layers: &Layers, keep: Option<Keep>) -> Result<Keep, Refusal> {
+pub(super) fn kept_where(layers: &Layers, keep: Option<Keep>) -> Result<Keep, ApiRefusal> {
     match (keep, &layers.state) {
         (Some(Keep::State), None) => {
             let message = "keep = \"state\": the configuration names no state file: set state = \
                            \"/var/lib/parda/state.toml\", or keep it until_restart";
-            Err(Refusal::Conflict(message.to_owned()))
+            Err(ApiRefusal::Conflict(message.to_owned()))
         }
         (Some(keep), _) => Ok(keep),
         (None, Some(_)) => Ok(Keep::State),
@@ -303,7 +316,7 @@ fn alike(one: &Value, other: &Value) -> bool {
 }
 
 /// A value of a request as TOML. A table that may name a file is refused.
-fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
+fn scalar(key: &str, value: &Value) -> Result<toml::Value, ApiRefusal> {
     let is_setting = match value {
         Value::Object(_) => key != NAMES_FILES,
         Value::Null | Value::Array(_) => false,
@@ -311,7 +324,7 @@ fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
     };
     let value = is_setting.then(|| toml::Value::try_from(value).ok()).flatten();
     value.ok_or_else(|| {
-        Refusal::Invalid(format!(
+        ApiRefusal::Invalid(format!(
             "{key}: must be a text, a number, true or false, or a table of these ({NAMES_FILES}: as a table only in parda.toml, as it may name \
              a file); DELETE gives back the configuration's"
         ))

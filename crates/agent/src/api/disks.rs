@@ -7,7 +7,7 @@ use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk, ValueFrom}
 use parda_awake::Instant;
 use parda_block::DiskConfig;
 use parda_config::DRAIN;
-use parda_http::{Disks, Of, Place, Refusal, Who};
+use parda_http::{ApiRefusal, Caller, ChangeTarget, Disks, Of};
 
 use super::Api;
 use super::change::kept_where;
@@ -19,11 +19,11 @@ use crate::status::{DiskState, DiskStatus};
 
 impl Disks for Api {
     /// If the disk cannot be opened, nothing changes.
-    fn add_disk(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
+    fn add_disk(&self, volume: &str, new: &NewDisk, who: &Caller) -> Result<DiskDone, ApiRefusal> {
         self.volume(volume)?;
         let table = toml::Table::try_from(&new.disk);
-        let table =
-            table.map_err(|error| Refusal::Invalid(format!("the disk cannot be read: {error}")))?;
+        let table = table
+            .map_err(|error| ApiRefusal::Invalid(format!("the disk cannot be read: {error}")))?;
         let name = name(&table)?;
         let again = table.keys().all(|key| matches!(key.as_str(), "name" | "listen"));
         let edit = |layers: &mut Layers| {
@@ -49,15 +49,15 @@ impl Disks for Api {
                 (true, _) => return Ok(()),
                 (false, _) => "path: is missing, and no disk of this name was removed",
             };
-            Err(Refusal::Invalid(message.to_owned()))
+            Err(ApiRefusal::Invalid(message.to_owned()))
         };
         // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
-        let trial = trial.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
+        let trial = trial.merged().map_err(|error| ApiRefusal::Invalid(error.without_place()))?;
         let disk = find(&trial, volume, &name).map_err(|none| match again {
             true => none,
-            false => Refusal::Conflict(format!(
+            false => ApiRefusal::Conflict(format!(
                 "disk {0}: the one of this name is removed until the agent ends, and this one would be too: add it until_restart \
                  (--temporary), or first take the removal back: parda disk add {0}",
                 name.name
@@ -70,11 +70,11 @@ impl Disks for Api {
                 "listen = {}: would be in the directory of the agent: name it by an absolute path",
                 disk.listen
             );
-            return Err(Refusal::Invalid(message));
+            return Err(ApiRefusal::Invalid(message));
         }
         if let Some(Err(fault)) = trial.volume(volume).map(|volume| apart::look_into(volume, &disk))
         {
-            return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.backend.place())));
+            return Err(ApiRefusal::Invalid(format!("path = {}: {fault}", disk.backend.place())));
         }
         let _turn = self.live.turn();
         let before = (self.live.layers(), self.live.in_force().layers);
@@ -91,10 +91,10 @@ impl Disks for Api {
         if let Some(why) = why {
             let (layers, in_force) = before;
             let config =
-                in_force.merged().map_err(|error| Refusal::Failed(error.without_place()))?;
+                in_force.merged().map_err(|error| ApiRefusal::Failed(error.without_place()))?;
             self.put(layers, in_force, config)?;
             let message = format!("disk {}: cannot be served, and is not added: {why}", disk.name);
-            return Err(Refusal::Conflict(message));
+            return Err(ApiRefusal::Conflict(message));
         }
         let done = done(volume, &name, state, &layers);
         audit(&done, who, &format!("the disk is served: {}", disk.backend.place()));
@@ -104,16 +104,16 @@ impl Disks for Api {
     /// The disk's connections close when their requests are answered.
     fn remove_disk(
         &self,
-        place: &Place,
+        place: &ChangeTarget,
         keep: Option<Keep>,
-        who: &Who,
-    ) -> Result<DiskDone, Refusal> {
+        who: &Caller,
+    ) -> Result<DiskDone, ApiRefusal> {
         let _turn = self.live.turn();
         let Target { volume, of: live::Of::Vm(name) } = self.target(place)? else {
-            return Err(Refusal::Invalid("disk: is missing".to_owned()));
+            return Err(ApiRefusal::Invalid("disk: is missing".to_owned()));
         };
         let before = self.live.in_force().layers.merged();
-        let before = before.map_err(|error| Refusal::Failed(error.without_place()))?;
+        let before = before.map_err(|error| ApiRefusal::Failed(error.without_place()))?;
         let disk = find(&before, &volume, &name)?;
         let (layers, _) = self.make(|layers| {
             // A disk that lasts until the agent ends stands before one that is kept, whose removal nobody asked for.
@@ -133,16 +133,16 @@ impl Disks for Api {
         Ok(done)
     }
 
-    fn drain(&self, volume: &str, drain: &Drain, who: &Who) -> Result<Drained, Refusal> {
+    fn drain(&self, volume: &str, drain: &Drain, who: &Caller) -> Result<Drained, ApiRefusal> {
         let _turn = self.live.turn();
         let disks = self.volume(volume)?.disks;
         if disks.is_empty() {
             let message = format!("volume {volume:?}: has no disks to drain");
-            return Err(Refusal::Invalid(message));
+            return Err(ApiRefusal::Invalid(message));
         }
         let targets = disk_keys(&disks)
             .into_iter()
-            .map(|key| self.target(&Place { volume: volume.to_owned(), of: Of::Disk(key) }));
+            .map(|key| self.target(&ChangeTarget { volume: volume.to_owned(), of: Of::Disk(key) }));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
         let (_, config) = self.make(|layers| {
             let keep = kept_where(layers, drain.keep)?;
@@ -231,16 +231,16 @@ fn is(found: &DiskStatus, disk: &DiskConfig) -> bool {
 }
 
 /// A disk of a checked configuration.
-fn find(config: &Config, volume: &str, name: &DiskName) -> Result<DiskConfig, Refusal> {
+fn find(config: &Config, volume: &str, name: &DiskName) -> Result<DiskConfig, ApiRefusal> {
     config.volume(volume).and_then(|volume| name.find(volume)).cloned().ok_or_else(|| {
-        Refusal::NotFound(format!("disk {:?}: volume {volume:?} has none", name.name))
+        ApiRefusal::NotFound(format!("disk {:?}: volume {volume:?} has none", name.name))
     })
 }
 
 /// Name of a new disk. With its listener, as others may have the name.
-fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
+fn name(table: &toml::Table) -> Result<DiskName, ApiRefusal> {
     let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
-    let name = text("name").ok_or_else(|| Refusal::Invalid("name: is missing".to_owned()))?;
+    let name = text("name").ok_or_else(|| ApiRefusal::Invalid("name: is missing".to_owned()))?;
     Ok(DiskName { name, listen: text("listen") })
 }
 
@@ -254,7 +254,7 @@ fn done(volume: &str, disk: &DiskName, state: Option<DiskStatus>, layers: &Layer
 }
 
 /// Logs a change of disks with its author, which is an event too.
-fn audit(done: &DiskDone, who: &Who, what: &str) {
+fn audit(done: &DiskDone, who: &Caller, what: &str) {
     let DiskDone { volume, disk, .. } = done;
     tracing::info!(volume, disk, by = who.name, at = who.at, event = "live_change", "{what}");
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use parda_config::{Error, Part};
-use parda_etcd::{Endpoint, Login, Settings, Tls};
+use parda_config::{Error, TablePart};
+use parda_etcd::{Endpoint, EtcdAccess, Login, Tls};
 
 use super::server_tls::identity;
 use crate::file;
@@ -22,7 +22,7 @@ const MOST_PREFIX: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etcd {
     /// The cluster, and who we are there.
-    pub cluster: Settings,
+    pub cluster: EtcdAccess,
     /// Beginning of all keys.
     pub prefix: String,
     /// Where a member on this host has its data, if it is said.
@@ -53,7 +53,7 @@ impl fmt::Display for Etcd {
 }
 
 pub(super) fn check(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     urls: &[String],
     exchange: &file::Exchange,
 ) -> Result<Etcd, Error> {
@@ -85,12 +85,12 @@ pub(super) fn check(
     let plain = prefix.ends_with('/') && !prefix.chars().any(char::is_control);
     let message = format!("must end with /, and have at most {MOST_PREFIX} bytes");
     at.refuse_if(!plain || prefix.len() > MOST_PREFIX, "prefix", message)?;
-    let cluster = Settings { endpoints, tls, login };
+    let cluster = EtcdAccess { endpoints, tls, login };
     Ok(Etcd { cluster, prefix, data_dir: exchange.data_dir.clone() })
 }
 
 fn check_tls(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     endpoints: &[Endpoint],
     written: Option<&file::EtcdTls>,
 ) -> Result<Option<Tls>, Error> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use parda_address::Place;
-use parda_config::{Error, Part};
+use parda_config::{Error, TablePart};
 use parda_exchange::SlotChoice;
 use parda_exchange::region::{SlotCount, SlotIndex};
 
@@ -89,7 +89,7 @@ pub struct Slots {
 }
 
 /// Refuses keys of other transports than the one that is used.
-fn only(at: &Part<'_>, exchange: &file::Exchange, transport: &str) -> Result<(), Error> {
+fn only(at: &TablePart<'_>, exchange: &file::Exchange, transport: &str) -> Result<(), Error> {
     let of_file = "is for file: only a file, device or export has slots";
     let of_udp = "is for udp, and this exchange is another";
     let of_etcd = "is for etcd, and this exchange is another";
@@ -110,7 +110,7 @@ fn only(at: &Part<'_>, exchange: &file::Exchange, transport: &str) -> Result<(),
 
 /// Checks `[volume.exchange]`. `at`: the volume, whose hosts meet under the name `volume`.
 pub(super) fn check(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     volume: &str,
     exchange: &file::Exchange,
 ) -> Result<Exchange, Error> {
@@ -152,7 +152,7 @@ pub(super) fn check(
     Ok(Exchange { transport, fallback: fallback.transpose()? })
 }
 
-fn check_slots(at: &Part<'_>, volume: &str, written: &file::Fallback) -> Result<Slots, Error> {
+fn check_slots(at: &TablePart<'_>, volume: &str, written: &file::Fallback) -> Result<Slots, Error> {
     let file = &written.file;
     let mut place = at.read("file", place(file))?;
     server_tls::check(at, &mut place, "file", None)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use parda_config::{Document, Error, Part};
+use parda_config::{Document, Error, TablePart};
 use parda_exchange::udp::{KeySource, Keys};
 use parda_tls::{Acceptor, FileError, ServerFiles};
 
@@ -30,7 +30,7 @@ pub(super) fn shown(doc: &Document, http: Option<&Http>) -> Result<(), Error> {
 }
 
 /// Reads a server's certificate and its key.
-fn server(tls: &Part<'_>, files: ServerFiles) -> Result<(), Error> {
+fn server(tls: &TablePart<'_>, files: ServerFiles) -> Result<(), Error> {
     let read = Acceptor::new(files).map(drop);
     read.map_err(|error| tls.error(key_of(error.role, "clients"), error.message))
 }
@@ -54,7 +54,7 @@ pub(super) fn secrets(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 }
 
 /// Reads the key file of an exchange, or its certificates and its password.
-pub(crate) fn of_exchange(at: &Part<'_>, exchange: &Exchange) -> Result<(), Error> {
+pub(crate) fn of_exchange(at: &TablePart<'_>, exchange: &Exchange) -> Result<(), Error> {
     if let Some(Udp { keys: KeySource::File(file), .. }) = exchange.udp() {
         at.read("key_file", Keys::read(file))?;
     }
@@ -62,7 +62,7 @@ pub(crate) fn of_exchange(at: &Part<'_>, exchange: &Exchange) -> Result<(), Erro
 }
 
 /// Reads the certificates and the password for etcd, whose keys are in a table.
-pub(super) fn of_etcd(at: &Part<'_>, etcd: &Etcd) -> Result<(), Error> {
+pub(super) fn of_etcd(at: &TablePart<'_>, etcd: &Etcd) -> Result<(), Error> {
     if let Some(tls) = &etcd.cluster.tls {
         let wrong =
             |error: FileError| at.part("tls").error(key_of(error.role, "ca"), error.message);

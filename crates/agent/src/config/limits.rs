@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_block::{AgentMemory, Limits};
-use parda_config::{Error, Part};
+use parda_config::{Error, TablePart};
 use serde::{Deserialize, Serialize};
 
 /// `[limits]`: for the whole agent.
@@ -55,7 +55,7 @@ const MOST_MEMORY: u64 = 1 << 40;
 
 /// The memory of the agent, for so many volumes that serve disks.
 pub(super) fn check_agent(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     limits: &AgentLimits,
     volumes: usize,
 ) -> Result<usize, Error> {
@@ -77,7 +77,7 @@ fn within(value: ByteSize, least: usize) -> Result<usize, String> {
 
 /// The limits of one volume, which shares the agent's memory with others.
 pub(super) fn check_volume(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     written: &VolumeLimits,
     agent: &AgentMemory,
 ) -> Result<Limits, Error> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use parda_address::{Address, Protocol};
 use parda_block::{DiskConfig, SocketAccess};
-use parda_config::{Document, Error, Part};
+use parda_config::{Document, Error, TablePart};
 use uzers::{get_group_by_name, get_user_by_name};
 
 use super::volume::{Volume, Work};
@@ -39,7 +39,7 @@ pub(super) fn check_all(doc: &Document, files: &[file::Listener]) -> Result<Vec<
 
 /// The listeners that the disks of a volume name, by their `[[listener]]` tables if they have one.
 pub(super) fn of_disks(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     work: &Work,
     described: &[Listener],
 ) -> Result<Vec<Listener>, Error> {
@@ -73,7 +73,7 @@ fn unprotected(address: &Address) -> String {
     )
 }
 
-fn check(at: &Part<'_>, file: &file::Listener) -> Result<Listener, Error> {
+fn check(at: &TablePart<'_>, file: &file::Listener) -> Result<Listener, Error> {
     let address: Address = at.read("address", file.address.parse())?;
     if matches!(address, Address::Tcp { .. }) {
         for (key, value) in [("mode", &file.mode), ("owner", &file.owner), ("group", &file.group)] {

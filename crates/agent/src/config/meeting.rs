@@ -2,7 +2,7 @@
 
 use parda_config::{Document, Error};
 use parda_exchange::SlotChoice;
-use parda_exchange::udp::{KeySource, PeerAddress, Reach};
+use parda_exchange::udp::{KeySource, PeerAddress, UdpReach};
 
 use super::exchange::{Exchange, Slots};
 use super::udp::Udp;
@@ -69,8 +69,8 @@ fn apart(own: &Exchange, other: &Exchange) -> Option<(&'static str, String)> {
 /// Reason why a volume's datagrams do not reach the other one.
 fn misses(own: &Udp, other: &Udp) -> Option<(&'static str, String)> {
     match (&own.reach, &other.reach) {
-        (Reach::Group { .. }, Reach::Group { .. }) if own.address == other.address => None,
-        (Reach::Peers(to), Reach::Peers(back)) => {
+        (UdpReach::Group { .. }, UdpReach::Group { .. }) if own.address == other.address => None,
+        (UdpReach::Peers(to), UdpReach::Peers(back)) => {
             // Two files may hold the same keys.
             if (own.keys == KeySource::Loopback) != (other.keys == KeySource::Loopback) {
                 return Some(("exchange.key_file", "is there or missing, unlike with".to_owned()));

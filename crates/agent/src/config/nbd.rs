@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parda_address::Place;
 use parda_block::NbdOptions;
-use parda_config::{Error, Part};
+use parda_config::{Error, TablePart};
 
 use crate::file;
 
@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn check(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     place: &Place,
     nbd: Option<&file::Nbd>,
 ) -> Result<NbdOptions, Error> {

@@ -1,6 +1,6 @@
 //! `pool` of a volume: volumes on the same drives, whose hosts meet in one exchange.
 
-use parda_config::{Error, Part};
+use parda_config::{Error, TablePart};
 use parda_exchange::HostName;
 
 use crate::file;
@@ -15,7 +15,7 @@ pub struct Pool {
 }
 
 pub(super) fn check(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     host: &HostName,
     volume: &file::Volume,
 ) -> Result<Option<Pool>, Error> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use parda_address::{Certificates, Place, Uri, UriTls};
-use parda_config::{Error, Part};
+use parda_config::{Error, TablePart};
 use parda_tls::{ClientError, FileRole};
 
 use crate::file::ServerTls;
@@ -13,7 +13,7 @@ const TABLE: &str = "nbd.tls";
 
 /// Completes the URI of a place by what the disk says. `path` is the key of the URI.
 pub(super) fn check(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     place: &mut Place,
     path: &str,
     written: Option<&ServerTls>,
@@ -39,7 +39,7 @@ pub(super) fn check(
 
 /// A certificate and its private key, of which none is without the other.
 pub(super) fn identity(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     certificate: Option<&PathBuf>,
     key: Option<&PathBuf>,
 ) -> Result<Option<(PathBuf, PathBuf)>, Error> {
@@ -51,7 +51,7 @@ pub(super) fn identity(
 }
 
 /// Reads the certificates for one server, and points at the key that named a file that is wrong.
-pub(super) fn read(at: &Part<'_>, place: &Place, path: &str) -> Result<(), Error> {
+pub(super) fn read(at: &TablePart<'_>, place: &Place, path: &str) -> Result<(), Error> {
     let Place::Nbd(Uri { tls: Some(tls), .. }) = place else { return Ok(()) };
     parda_tls::check(tls).map_err(|error| match error {
         ClientError::NoAuthority => at.error(path, no_authority(path)),
@@ -83,7 +83,12 @@ fn no_authority(path: &str) -> String {
 }
 
 /// Takes over what the table says.
-fn take(at: &Part<'_>, tls: &mut UriTls, path: &str, written: &ServerTls) -> Result<(), Error> {
+fn take(
+    at: &TablePart<'_>,
+    tls: &mut UriTls,
+    path: &str,
+    written: &ServerTls,
+) -> Result<(), Error> {
     let ServerTls { ca, certificate, key, name } = written;
     if let Some(name) = name {
         tls.name.clone_from(name);

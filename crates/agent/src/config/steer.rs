@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use parda_config::{Error, Part, VmSettings};
+use parda_config::{Error, TablePart, VmSettings};
 use parda_control::{Shares, TenantId};
 
 use parda_steer::cgroup::{Means, Pattern, VmPattern};
-use parda_steer::knob::Method;
-use parda_steer::measure::Choice;
+use parda_steer::knob::DepthMethod;
+use parda_steer::measure::MethodChoice;
 
 use super::names::are_names;
 use crate::file;
@@ -20,9 +20,9 @@ pub struct Steer {
     /// The device, or anything that lies on it.
     pub device: PathBuf,
     /// How its queue is held to the window; `None` for what suits the device.
-    pub method: Option<Method>,
+    pub method: Option<DepthMethod>,
     /// How it is measured.
-    pub measure: Choice,
+    pub measure: MethodChoice,
     /// Means by which its VMs are held to their shares; `None` for those that suit the device.
     pub sharing: Option<Means>,
     /// VMs whose IOs the device does.
@@ -90,7 +90,7 @@ impl fmt::Display for Vms {
     }
 }
 
-pub(super) fn check(at: &Part<'_>, steer: &file::Steer) -> Result<Steer, Error> {
+pub(super) fn check(at: &TablePart<'_>, steer: &file::Steer) -> Result<Steer, Error> {
     at.refuse_if(!steer.device.is_absolute(), "device", "must be an absolute path")?;
     let chosen = |name: &Option<String>| name.clone().filter(|name| name != "auto");
     let method = chosen(&steer.method)
@@ -124,7 +124,7 @@ fn named<T: FromStr>(name: &str, names: &str) -> Result<T, String> {
     name.parse().map_err(|_| format!("must be {names}"))
 }
 
-fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, Error> {
+fn check_vms(at: &TablePart<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, Error> {
     let names = vms.iter().map(|vm| vm.name.as_str());
     are_names(at, "vm", &names.collect::<Vec<_>>())?;
     let checked = vms.iter().enumerate().map(|(i, vm)| {

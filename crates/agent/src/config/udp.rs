@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use parda_config::{Error, Part};
-use parda_exchange::udp::{KeySource, MOST_PEERS, PeerAddress, Reach};
+use parda_config::{Error, TablePart};
+use parda_exchange::udp::{KeySource, MOST_PEERS, PeerAddress, UdpReach};
 
 use crate::file;
 
@@ -17,7 +17,7 @@ pub struct Udp {
     /// Address of this host, or the multicast group.
     pub address: SocketAddr,
     /// Where the other hosts are.
-    pub reach: Reach,
+    pub reach: UdpReach,
     /// Keys that datagrams are signed with.
     pub keys: KeySource,
 }
@@ -25,14 +25,18 @@ pub struct Udp {
 impl fmt::Display for Udp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reach {
-            Reach::Peers(peers) if peers.len() == 1 => write!(f, "udp {}, 1 peer", self.address),
-            Reach::Peers(peers) => write!(f, "udp {}, {} peers", self.address, peers.len()),
-            Reach::Group { interface } => write!(f, "udp {} at {interface}", self.address),
+            UdpReach::Peers(peers) if peers.len() == 1 => write!(f, "udp {}, 1 peer", self.address),
+            UdpReach::Peers(peers) => write!(f, "udp {}, {} peers", self.address, peers.len()),
+            UdpReach::Group { interface } => write!(f, "udp {} at {interface}", self.address),
         }
     }
 }
 
-pub(super) fn check(at: &Part<'_>, address: &str, exchange: &file::Exchange) -> Result<Udp, Error> {
+pub(super) fn check(
+    at: &TablePart<'_>,
+    address: &str,
+    exchange: &file::Exchange,
+) -> Result<Udp, Error> {
     let message =
         "must be ADDRESS:PORT, of this host or of a multicast group; IPv6 as [ADDRESS]:PORT";
     let address: SocketAddr = at.read("udp", address.parse().map_err(|_| message))?;
@@ -47,7 +51,7 @@ pub(super) fn check(at: &Part<'_>, address: &str, exchange: &file::Exchange) -> 
         Some(file) => KeySource::File(file.clone()),
         None => {
             let local = |peers: &[PeerAddress]| peers.iter().all(PeerAddress::is_loopback);
-            let all = matches!(&reach, Reach::Peers(peers) if local(peers));
+            let all = matches!(&reach, UdpReach::Peers(peers) if local(peers));
             let message = "is missing: without keys anybody on the network could say how loaded \
                            the volume is. Only loopback addresses, without names, need none";
             at.refuse_if(!all || !address.ip().is_loopback(), "key_file", message)?;
@@ -57,7 +61,7 @@ pub(super) fn check(at: &Part<'_>, address: &str, exchange: &file::Exchange) -> 
     Ok(Udp { address, reach, keys })
 }
 
-fn check_group(at: &Part<'_>, exchange: &file::Exchange) -> Result<Reach, Error> {
+fn check_group(at: &TablePart<'_>, exchange: &file::Exchange) -> Result<UdpReach, Error> {
     let message = "is not for a multicast group: who is in the group is a peer";
     at.refuse_if(exchange.peers.is_some(), "peers", message)?;
     let missing = "is missing: the interface where the multicast group is, such as \"eth1\"";
@@ -65,14 +69,14 @@ fn check_group(at: &Part<'_>, exchange: &file::Exchange) -> Result<Reach, Error>
     let plain = |c: char| c.is_ascii_graphic() && c != '/';
     let good = (1..=MOST_INTERFACE).contains(&interface.len()) && interface.chars().all(plain);
     at.refuse_if(!good, "interface", "is no name of an interface")?;
-    Ok(Reach::Group { interface })
+    Ok(UdpReach::Group { interface })
 }
 
 fn check_peers(
-    at: &Part<'_>,
+    at: &TablePart<'_>,
     address: SocketAddr,
     exchange: &file::Exchange,
-) -> Result<Reach, Error> {
+) -> Result<UdpReach, Error> {
     let message = "is for a multicast group, and udp is no address of one";
     at.refuse_if(exchange.interface.is_some(), "interface", message)?;
     let texts = exchange.peers.as_deref().unwrap_or_default();
@@ -90,5 +94,5 @@ fn check_peers(
         }
         peers.push(peer);
     }
-    Ok(Reach::Peers(peers))
+    Ok(UdpReach::Peers(peers))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parda_api::{self as api, DiskHistory, HistoryQuery, HostHistory, VolumeHistory};
-use parda_http::Refusal;
+use parda_http::ApiRefusal;
 
 use super::quantity::unpacked;
 use super::series::Series;
@@ -21,17 +21,17 @@ impl History {
     ///
     /// # Errors
     /// There is no such volume, disk or host, or the answer would be too long.
-    pub(crate) fn answer(&self, query: &HistoryQuery) -> Result<api::History, Refusal> {
+    pub(crate) fn answer(&self, query: &HistoryQuery) -> Result<api::History, ApiRefusal> {
         let volumes = locked(&self.volumes);
         let Some(kept) = volumes.get(&query.volume) else {
             let message = format!(
                 "volume {:?}: there is no such volume, or it was added within this second",
                 query.volume
             );
-            return Err(Refusal::NotFound(message));
+            return Err(ApiRefusal::NotFound(message));
         };
         let missing = |what: &str, name: &String| {
-            Refusal::NotFound(format!("{what} {name:?}: volume {:?} has none", query.volume))
+            ApiRefusal::NotFound(format!("{what} {name:?}: volume {:?} has none", query.volume))
         };
         let disks = query.disk.clone().unwrap_or_else(|| kept.disks.keys().cloned().collect());
         if let Some(name) = disks.iter().find(|name| !kept.disks.contains_key(*name)) {
@@ -60,7 +60,7 @@ impl History {
                 disks.len(),
                 hosts.len()
             );
-            return Err(Refusal::Invalid(message));
+            return Err(ApiRefusal::Invalid(message));
         }
         let told = disks.into_iter().filter_map(|name| {
             let told = disk(kept.disks.get(&name)?, from, end);

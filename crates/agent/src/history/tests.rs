@@ -1,5 +1,5 @@
 use parda_api::HistoryQuery;
-use parda_http::Refusal;
+use parda_http::ApiRefusal;
 use serde_json::json;
 
 use super::*;
@@ -105,7 +105,7 @@ fn what_is_not_there_is_named_and_too_much_is_refused() {
     for query in
         [of("other"), disk("vm2"), HistoryQuery { host: Some(vec!["c".into()]), ..of("array") }]
     {
-        assert!(matches!(history.answer(&query), Err(Refusal::NotFound(_))), "{query:?}");
+        assert!(matches!(history.answer(&query), Err(ApiRefusal::NotFound(_))), "{query:?}");
     }
     assert!(history.answer(&disk("vm")).is_ok());
     let mut many = look(0, "live");
@@ -116,7 +116,7 @@ fn what_is_not_there_is_named_and_too_much_is_refused() {
     history.take(second, 1.0, &many);
     history.take(second + 1, 1.0, &many);
     let query = HistoryQuery { seconds: Some(3600), ..of("array") };
-    assert!(matches!(history.answer(&query), Err(Refusal::Invalid(_))));
+    assert!(matches!(history.answer(&query), Err(ApiRefusal::Invalid(_))));
 }
 
 #[test]

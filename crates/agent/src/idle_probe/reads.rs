@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use parda_awake::Instant;
 use parda_probe::{
-    Allowance, Counter, Driven, Driver, Kind, Load, Moment, Recording, Snapshot, TargetInfo,
-    Totals, Watch,
+    Counter, Driven, KindTotals, LoadDriver, LoadSnapshot, Moment, ProbeLoad, Recording,
+    TargetInfo, TargetKind, TimeAllowance, Watch,
 };
 use rustix::fs::OFlags;
 
@@ -53,7 +53,7 @@ impl Reads {
         let device = file.metadata()?.file_type().is_block_device();
         let info = TargetInfo {
             name: target.to_string(),
-            kind: if device { Kind::Device } else { Kind::File },
+            kind: if device { TargetKind::Device } else { TargetKind::File },
             bytes,
             writes: false,
             about: vec!["read by the agent while the volume was idle".to_owned()],
@@ -77,13 +77,13 @@ impl Reads {
     }
 }
 
-impl Driver for Reads {
+impl LoadDriver for Reads {
     /// Every load is taken for random reads of [`SIZE`].
     fn drive(
         &mut self,
-        load: &Load,
+        load: &ProbeLoad,
         seed: u64,
-        allowance: &Allowance,
+        allowance: &TimeAllowance,
         watch: Watch<'_>,
     ) -> Result<Driven, String> {
         let (stop, failed) = (AtomicBool::new(false), Mutex::new(None));
@@ -114,7 +114,7 @@ impl Driver for Reads {
 fn record(
     count: &Mutex<Counter>,
     stop: &AtomicBool,
-    allowance: &Allowance,
+    allowance: &TimeAllowance,
     watch: Watch<'_>,
 ) -> Driven {
     let begun = Instant::now();
@@ -127,8 +127,8 @@ fn record(
         if taken {
             next = now + SLICE;
             let reads = locked(count).totals();
-            let (at_s, writes) = (now.as_secs_f64(), Totals::default());
-            recording.push(Snapshot { at_s, reads, writes, unwritten: 0 });
+            let (at_s, writes) = (now.as_secs_f64(), KindTotals::default());
+            recording.push(LoadSnapshot { at_s, reads, writes, unwritten: 0 });
         }
         let stopped = stop.load(Ordering::Relaxed)
             || watch(Moment { load_s: recording.seconds(), silent_s: 0.0 });

@@ -6,7 +6,7 @@ use std::path::Path;
 use parda_config::short;
 use parda_policy::check::check_volume;
 use parda_policy::stored::FORMAT;
-use parda_policy::{Head, Stored};
+use parda_policy::{PolicyHead, Stored};
 use serde::{Deserialize, Serialize};
 
 use super::state_file::StateFile;
@@ -18,7 +18,7 @@ pub(crate) type Refused = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Policies {
     /// The revision that was read last, if there is a policy.
-    pub(crate) head: Option<Head>,
+    pub(crate) head: Option<PolicyHead>,
     /// Policy of each volume that has one.
     #[serde(default)]
     pub(crate) volumes: Vec<Stored>,

@@ -1,4 +1,4 @@
-use parda_policy::Head;
+use parda_policy::PolicyHead;
 
 use super::*;
 use crate::events::tests::recorded;
@@ -507,7 +507,7 @@ fn a_policy_that_was_read_stays_when_the_state_file_moves() {
     let dir = tempfile::tempdir().unwrap();
     let file = FILE.replacen("[[volume]]", KEPT, 1);
     let (live, _) = start(dir.path(), &file);
-    let head = Head { revision: 3, by: "anna".to_owned(), at_ms: 0, comment: None };
+    let head = PolicyHead { revision: 3, by: "anna".to_owned(), at_ms: 0, comment: None };
     let policy = policies(3, "[[vm]]\nname = \"vm\"\nshares = 700\n");
     let layers = Layers { policy: Policies { head: Some(head), ..policy }, ..live.layers() };
     live.take(layers.clone(), layers);

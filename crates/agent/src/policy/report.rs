@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parda_config::short;
 use parda_exchange::HostName;
-use parda_policy::{HostReport, InForce, VolumeReport};
+use parda_policy::{HostReport, ValueInForce, VolumeReport};
 
 use crate::live::{Live, Origins, Policies, Target};
 
@@ -37,7 +37,7 @@ pub(super) fn of(
     }
 }
 
-type Values = BTreeMap<String, InForce>;
+type Values = BTreeMap<String, ValueInForce>;
 
 /// Values in force of the settings that the policy of a volume names: of the law, and of the VMs.
 fn values(
@@ -52,7 +52,7 @@ fn values(
             let found = set.get(&key);
             let value = found.and_then(|(value, _)| serde_json::to_value(value).ok());
             let from = found.map(|(_, from)| *from).unwrap_or_default().to_string();
-            (key, InForce { value: value.unwrap_or_default(), from })
+            (key, ValueInForce { value: value.unwrap_or_default(), from })
         };
         keys.into_iter().map(value).collect()
     };

@@ -7,15 +7,15 @@ use parda_control::depth::DepthSchedule;
 use parda_control::{Account, DepthBounds, Instant, Window};
 use parda_steer::device::Device;
 use parda_steer::journal::Journal;
-use parda_steer::measure::{self, Measure, Reading};
-use parda_steer::steering::{Checked, InForce, Steering, SteeringEvent};
+use parda_steer::measure::{self, DeviceReading, Measure};
+use parda_steer::steering::{BoundsInForce, Checked, Steering, SteeringEvent};
 
 use crate::config::Steer;
 
 /// Part of its depth from which on a queue counts as full, on average.
 const FULL: f64 = 0.9;
 
-/// Reason why a device is not steered. One of a kind that cannot be steered is a [`Refusal`](parda_steer::refusal::Refusal).
+/// Reason why a device is not steered. One of a kind that cannot be steered is a [`Refusal`](parda_steer::refusal::SteerRefusal).
 pub(crate) type SteerError = Box<dyn Error + Send + Sync>;
 
 /// A device that is there, with its meter and its steering.
@@ -31,7 +31,7 @@ pub(super) struct Attached {
 
 /// Result of a look at the device.
 pub(super) struct Look {
-    pub(super) reading: Reading,
+    pub(super) reading: DeviceReading,
     /// Whether the queue was full, where what waits for a place in it cannot be seen: requests are
     /// only made once there is one, and a program that waits to submit shows one IO, not all it has.
     pub(super) full: bool,
@@ -79,7 +79,7 @@ impl Attached {
         self.steering.as_ref().map(Steering::bounds)
     }
 
-    pub(super) fn in_force(&self) -> Option<InForce> {
+    pub(super) fn in_force(&self) -> Option<BoundsInForce> {
         self.steering.as_ref().map(Steering::in_force)
     }
 

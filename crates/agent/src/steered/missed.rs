@@ -1,7 +1,7 @@
 //! Patterns that have no VM, and VMs that have no pattern.
 
 use parda_api::{PatternWithoutVm, VmWithoutPattern, first};
-use parda_steer::cgroup::Vms;
+use parda_steer::cgroup::CgroupVms;
 use parda_steer::number::DevNum;
 
 /// Both, as of the last look.
@@ -15,7 +15,7 @@ pub(super) struct Missed {
 
 impl Missed {
     /// Looks among cgroups that may use a device.
-    pub(super) fn of(vms: &Vms, device: DevNum) -> Missed {
+    pub(super) fn of(vms: &CgroupVms, device: DevNum) -> Missed {
         let strangers = vms.strangers().iter().filter(|it| it.may_use(device)).cloned();
         let unused = vms.unused().iter().cloned();
         Missed {
@@ -35,7 +35,7 @@ impl Missed {
     }
 
     /// Looks again, and logs what is new.
-    pub(super) fn look(&mut self, volume: &str, vms: &Vms, device: DevNum) {
+    pub(super) fn look(&mut self, volume: &str, vms: &CgroupVms, device: DevNum) {
         let before = std::mem::replace(self, Missed::of(vms, device));
         let is_new =
             |pattern: &&PatternWithoutVm| !before.looked && !before.patterns.contains(pattern);

@@ -6,9 +6,9 @@ use std::path::Path;
 use parda_api::Limit;
 use parda_control::{Decision, Shares, Span, TenantId, VmGrant, VmPeriod};
 use parda_steer::cgroup::{
-    Allowance, Begun, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms,
+    Begun, CapReason, CgroupVms, Demands, HostAllowance, IoDemand, Means, Sharing, VmKey, VmsChange,
 };
-use parda_steer::measure::{Method, Reading};
+use parda_steer::measure::{DeviceReading, Method};
 use parda_steer::{DevNum, Device, Journal};
 
 use super::SteerError;
@@ -33,7 +33,7 @@ pub(super) struct HostVms {
 
 /// VMs that are cgroups.
 struct Groups {
-    vms: Vms,
+    vms: CgroupVms,
     /// None while nothing is to be set.
     sharing: Option<Sharing>,
     demands: Demands,
@@ -46,7 +46,7 @@ struct Groups {
 pub(super) fn examine(vms: &config::Vms, device: DevNum) -> Vec<String> {
     let config::Vms::Groups(patterns) = vms else { return Vec::new() };
     let patterns: Vec<_> = patterns.iter().map(config::SteeredVm::pattern).collect();
-    match Vms::find(Path::new("/"), &patterns) {
+    match CgroupVms::find(Path::new("/"), &patterns) {
         Ok(vms) => Missed::of(&vms, device).notes(),
         Err(error) => vec![error.to_string()],
     }
@@ -60,7 +60,7 @@ impl HostVms {
         };
         let patterns: Vec<_> = patterns.iter().map(config::SteeredVm::pattern).collect();
         let one = Shares(patterns.iter().map(|p| p.shares.0).fold(0, u32::saturating_add));
-        match Vms::find(Path::new("/"), &patterns) {
+        match CgroupVms::find(Path::new("/"), &patterns) {
             Ok(vms) => {
                 for (key, vm) in vms.iter() {
                     tracing::info!(volume, vm = vm.name, cgroup = %key, shares = vm.shares.0, "VM");
@@ -122,7 +122,7 @@ impl HostVms {
                 |Begun { ios, bytes }| ([ios.reads, ios.writes], [bytes.reads, bytes.writes]),
             );
             let by = sharing.and_then(|sharing| sharing.held_by(key));
-            let held = by == Some(HeldBy::Tenant);
+            let held = by == Some(CapReason::Tenant);
             VmPeriod { ios, bytes, held, ..of(vm.shares, vm.tenant, demand.pending) }
         });
         each.collect()
@@ -141,7 +141,7 @@ impl HostVms {
         volume: &str,
         steer: &Steer,
         device: Option<&Device>,
-        allowed: Option<Allowance>,
+        allowed: Option<HostAllowance>,
     ) {
         let Some(groups) = &mut self.groups else { return };
         let set = match device.zip(allowed) {
@@ -203,11 +203,11 @@ impl HostVms {
                 settings: steer.vm(&vm.name).map(|vm| vm.settings).unwrap_or_default(),
                 shares: vm.shares.0,
                 limited_by: held_by.map(|by| match by {
-                    HeldBy::Shares => Limit::Slice,
-                    HeldBy::Limit | HeldBy::Tenant | HeldBy::Theirs => Limit::Configured,
+                    CapReason::Shares => Limit::Slice,
+                    CapReason::Limit | CapReason::Tenant | CapReason::Theirs => Limit::Configured,
                 }),
                 bounds_of_others: sharing.and_then(|sharing| sharing.theirs(key)),
-                held_by_others: held_by == Some(HeldBy::Theirs),
+                held_by_others: held_by == Some(CapReason::Theirs),
                 ios,
                 bytes,
                 pending: groups.demands.vms.get(key).map_or(0.0, |d| d.pending),
@@ -226,13 +226,13 @@ impl HostVms {
 
 impl Groups {
     /// Status of the VMs that are there.
-    fn look(&mut self, volume: &str, reading: Option<&Reading>) {
+    fn look(&mut self, volume: &str, reading: Option<&DeviceReading>) {
         match self.vms.refresh() {
             Ok(changes) => changes.iter().for_each(|change| match change {
-                Change::Came(vm) => {
+                VmsChange::Came(vm) => {
                     tracing::info!(volume, %vm, event = "vm_came", "a VM came");
                 }
-                Change::Went(vm) => {
+                VmsChange::Went(vm) => {
                     tracing::info!(volume, %vm, event = "vm_went", "a VM went");
                 }
             }),
@@ -245,7 +245,7 @@ impl Groups {
         let counted = matches!(reading.method, Method::Ebpf).then_some(reading.groups.as_slice());
         let classes = reading.classes.iter();
         let (ios, bytes) = classes.fold((0, 0), |(n, b), c| (n + c.ios, b + c.bytes));
-        let whole = Demand { ios, bytes, pending: reading.pending };
+        let whole = IoDemand { ios, bytes, pending: reading.pending };
         let looked = self.sharing.as_mut().map(|sharing| sharing.look(&self.vms, reading.elapsed));
         self.demands = match (&self.sharing, looked, counted) {
             (Some(sharing), Some(Ok(())), _) => {
@@ -268,14 +268,14 @@ impl Groups {
         volume: &str,
         steer: &Steer,
         device: &Device,
-        allowance: Allowance,
+        allowance: HostAllowance,
     ) -> Result<(), SteerError> {
         let sharing = match &mut self.sharing {
             Some(sharing) => sharing,
             none => {
                 let journal = Journal::at(Journal::PLACE);
                 // A bound above the elevator leaves bfq nothing to choose from.
-                let above = steer.method == Some(parda_steer::knob::Method::NrRequests);
+                let above = steer.method == Some(parda_steer::knob::DepthMethod::NrRequests);
                 let means = steer.sharing.or(above.then_some(Means::Caps));
                 let sharing = Sharing::take(device, &self.vms, means, &journal)?;
                 for (vm, why) in sharing.beyond() {
@@ -298,18 +298,18 @@ impl Groups {
 }
 
 /// Where nothing is known of each, each is taken to want its share of what the host did.
-fn by_shares(vms: &Vms, whole: Demand) -> Demands {
+fn by_shares(vms: &CgroupVms, whole: IoDemand) -> Demands {
     let all: f64 = vms.iter().map(|(_, vm)| vm.grant.shares).sum();
-    let part = |shares: f64| Demand {
+    let part = |shares: f64| IoDemand {
         pending: whole.pending * shares / all.max(1.0),
-        ..Demand::default()
+        ..IoDemand::default()
     };
     let vms = vms.iter().map(|(key, vm)| (key.clone(), part(vm.grant.shares)));
     Demands { vms: vms.collect(), ..Demands::default() }
 }
 
 /// Mean device latency; zero where no IO completed.
-pub(super) fn latency(reading: &Reading) -> Span {
+pub(super) fn latency(reading: &DeviceReading) -> Span {
     let (ios, sum) = reading
         .classes
         .iter()

@@ -12,7 +12,8 @@ use parda_steer::Journal;
 use parda_steer::cgroup::{Want, level};
 use parda_steer::journal::{How, JournalError, LockedJournal, Original};
 use parda_steer::qemu::{
-    self, Counters, Disk, DiskId, Flow, Limits, Mix, QmpError, SocketId, journal_name, throttle,
+    self, Counters, IoMix, QemuDisk, QemuFlow, QemuLimits, QmpDiskId, QmpError, SocketId,
+    journal_name, throttle,
 };
 
 use crate::config::Qemu;
@@ -58,7 +59,7 @@ pub(super) struct Vm {
     pub(super) grant: VmGrant,
     /// Rate that its shares give the VM, while they hold VMs of the host back.
     pub(super) by_shares: Option<f64>,
-    pub(super) disks: BTreeMap<DiskId, Held>,
+    pub(super) disks: BTreeMap<QmpDiskId, Held>,
     pub(super) ios: u64,
     pub(super) bytes: u64,
     looked: Clock,
@@ -66,11 +67,11 @@ pub(super) struct Vm {
 
 /// A disk of the volume.
 pub(super) struct Held {
-    disk: Disk,
+    disk: QemuDisk,
     /// Limits that are not parda's.
-    own: Limits,
+    own: QemuLimits,
     /// Limits of parda, with their rate, while they are set.
-    ours: Option<(Limits, f64)>,
+    ours: Option<(QemuLimits, f64)>,
     /// Whether limits were sent and not acknowledged.
     is_unsure: bool,
     /// IOs of the last period, and its length in seconds.
@@ -119,7 +120,12 @@ impl Seat {
         }
     }
 
-    fn ask(&mut self, socket: &Path, id: SocketId, acts: bool) -> Result<qemu::Vm, SeatError> {
+    fn ask(
+        &mut self,
+        socket: &Path,
+        id: SocketId,
+        acts: bool,
+    ) -> Result<qemu::QemuGuest, SeatError> {
         let (journal, name) = (Journal::at(Journal::PLACE), journal_name(socket));
         if acts && self.journal.is_none() {
             self.journal = Some(journal.hold(&name)?.0);
@@ -161,7 +167,7 @@ impl Seat {
         self.fault = fault;
     }
 
-    fn take(&mut self, volume: &str, socket: &Path, seen: qemu::Vm, qemu: &Qemu) {
+    fn take(&mut self, volume: &str, socket: &Path, seen: qemu::QemuGuest, qemu: &Qemu) {
         (self.has_answered, self.misses, self.wait) = (true, 0, 0);
         self.say(volume, None);
         let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
@@ -185,7 +191,7 @@ impl Seat {
         (vm.name, vm.settings) = (name, settings);
         let seconds = now.saturating_duration_since(vm.looked).as_secs_f64();
         vm.looked = now;
-        let is_here = |disk: &Disk| qemu.disks.iter().any(|pattern| disk.matches(pattern));
+        let is_here = |disk: &QemuDisk| qemu.disks.iter().any(|pattern| disk.matches(pattern));
         let mut before = std::mem::take(&mut vm.disks);
         for disk in seen.disks.into_iter().filter(is_here) {
             let held = match before.remove(&disk.id) {
@@ -213,7 +219,7 @@ impl Seat {
     }
 
     /// Gives the disks their rates.
-    pub(super) fn set(&mut self, volume: &str, socket: &Path, targets: Vec<(DiskId, Target)>) {
+    pub(super) fn set(&mut self, volume: &str, socket: &Path, targets: Vec<(QmpDiskId, Target)>) {
         if self.has_answered
             && let Err(error) = self.try_set(socket, targets)
         {
@@ -221,7 +227,11 @@ impl Seat {
         }
     }
 
-    fn try_set(&mut self, socket: &Path, targets: Vec<(DiskId, Target)>) -> Result<(), SeatError> {
+    fn try_set(
+        &mut self,
+        socket: &Path,
+        targets: Vec<(QmpDiskId, Target)>,
+    ) -> Result<(), SeatError> {
         let (Some(id), Some(vm), Some(journal)) = (self.id, &mut self.vm, &mut self.journal) else {
             return Ok(());
         };
@@ -239,7 +249,7 @@ impl Seat {
         }
         journal.note(&originals)?;
         let list: Vec<_> = changes.iter().map(|(disk, limits, _)| (disk, limits)).collect();
-        let as_seen = |id: &DiskId, now: &Limits| {
+        let as_seen = |id: &QmpDiskId, now: &QemuLimits| {
             vm.disks.get(id).is_some_and(|held| held.disk.limits == *now)
         };
         let is_set = throttle(socket, &list, as_seen)?;
@@ -323,7 +333,7 @@ impl Vm {
     }
 
     /// Rates of the disks that together do so many IO/s, and never more than the tenant's limit allows.
-    pub(super) fn targets(&self, rate: f64, latency: f64, period: f64) -> Vec<(DiskId, Target)> {
+    pub(super) fn targets(&self, rate: f64, latency: f64, period: f64) -> Vec<(QmpDiskId, Target)> {
         let wants: Vec<_> = self
             .disks
             .values()
@@ -333,7 +343,7 @@ impl Vm {
         let most = level(&wants, self.most());
         let spare = self.most() - wants.iter().map(|want| want.rate).sum::<f64>();
         let spare = spare / wants.len().max(1) as f64;
-        let target = |((id, disk), want): ((&DiskId, &Held), &Want)| {
+        let target = |((id, disk), want): ((&QmpDiskId, &Held), &Want)| {
             let each = by_shares.min(most.unwrap_or(want.rate + spare));
             let holds = want.rate > each;
             // A disk that is held is given its limits anew in each period, and with them a burst.
@@ -346,7 +356,7 @@ impl Vm {
 }
 
 impl Held {
-    fn new(disk: Disk, journal: Option<&LockedJournal>) -> Held {
+    fn new(disk: QemuDisk, journal: Option<&LockedJournal>) -> Held {
         let noted = journal.into_iter().flat_map(LockedJournal::originals);
         let mut noted = noted.filter_map(|original| match &original.how {
             How::Throttle { disk: id, limits, .. } if *id == disk.id => Some(limits.clone()),
@@ -363,10 +373,10 @@ impl Held {
     }
 
     /// The disk a period later.
-    fn next(self, disk: Disk, seconds: f64) -> Held {
+    fn next(self, disk: QemuDisk, seconds: f64) -> Held {
         let now = disk.counters;
-        let since = |now: Flow, before: Flow| {
-            let believed = |flow: &Flow| {
+        let since = |now: QemuFlow, before: QemuFlow| {
+            let believed = |flow: &QemuFlow| {
                 flow.time as f64 * 1e-9 <= MOST_PENDING * seconds.max(1e-3)
                     && (flow.ios > 0 || flow.bytes == 0)
             };
@@ -396,12 +406,12 @@ impl Held {
     }
 
     fn original(&self, socket: &Path, id: SocketId) -> Original {
-        let disk = Disk { limits: self.own.clone(), ..self.disk.clone() };
+        let disk = QemuDisk { limits: self.own.clone(), ..self.disk.clone() };
         Original::of_disk((socket, id), &disk)
     }
 
     /// Limits to set for a rate; `None` where those in force do.
-    fn change(&self, target: Target) -> Option<Limits> {
+    fn change(&self, target: Target) -> Option<QemuLimits> {
         let set = self.ours.as_ref().map(|(_, rate)| *rate);
         let Some(rate) = target.rate else {
             let held = set.is_some_and(f64::is_finite);
@@ -412,10 +422,10 @@ impl Held {
         (!stays).then(|| self.own.and_rate(rate, self.mix(), &self.disk.name))
     }
 
-    fn mix(&self) -> Mix {
+    fn mix(&self) -> IoMix {
         let Counters { reads, writes } = self.did;
         let ios = (reads.ios + writes.ios).max(1) as f64;
-        Mix { reads: reads.ios as f64 / ios, bytes: (reads.bytes + writes.bytes) as f64 / ios }
+        IoMix { reads: reads.ios as f64 / ios, bytes: (reads.bytes + writes.bytes) as f64 / ios }
     }
 
     fn pending(&self, latency: f64) -> f64 {
@@ -429,7 +439,7 @@ impl Held {
     }
 
     /// IOs of the last period that moved data.
-    pub(super) fn did(&self) -> impl Iterator<Item = (Direction, Flow)> {
+    pub(super) fn did(&self) -> impl Iterator<Item = (Direction, QemuFlow)> {
         let both = [(Direction::Read, self.did.reads), (Direction::Write, self.did.writes)];
         both.into_iter().filter(|(_, flow)| flow.ios > 0)
     }

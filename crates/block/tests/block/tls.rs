@@ -15,7 +15,7 @@ use parda_disk::{Extent, Op};
 use parda_nbd::Cookie;
 use parda_nbd::client::{self, Expected, Handshake, Reply, Step};
 use parda_nbd::wire::{self, option, reply};
-use parda_tls::{Acceptor, Channel, ClientFiles, Connector, Relay, ServerFiles};
+use parda_tls::{Acceptor, Channel, ClientFiles, Connector, ServerFiles, TlsRelay};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use crate::common;
@@ -84,7 +84,7 @@ impl Stage {
         }
         let (ours, inside) = UnixStream::pair().unwrap();
         ours.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut relay = Relay::new(self.channel(), OwnedFd::from(socket), inside.into());
+        let mut relay = TlsRelay::new(self.channel(), OwnedFd::from(socket), inside.into());
         relay.handshake(Duration::from_secs(30)).unwrap();
         std::thread::spawn(move || relay.run());
         (ours, handshake)

@@ -6,7 +6,7 @@ use clap::Args;
 use parda_address::Socket;
 use parda_agent::config::api_beside;
 use parda_api::State;
-use parda_http::client::{AskError, Server, ask};
+use parda_http::client::{AgentAddress, HttpError, ask};
 use parda_input::Pipe;
 use parda_terminal::{Failure, output};
 use parda_tls::{ClientFiles, Connector};
@@ -37,21 +37,21 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Server of the agent's API: its unix socket, if there is one.
-    fn server(&self) -> Result<Server, Failure> {
+    fn server(&self) -> Result<AgentAddress, Failure> {
         if let Some(url) = &self.url {
             return self.at(url);
         }
         if let Some(socket) = self.agent.named()? {
-            return Ok(Server::Unix(api_beside(&socket)));
+            return Ok(AgentAddress::Unix(api_beside(&socket)));
         }
         let config = &self.agent.config;
         let places = configuration(config)?.http_places();
         let unix = places.iter().find(|place| place.address.path().is_some());
         let place = unix.or(places.first());
         match place.map(|place| (place.address.socket(), place)) {
-            Some((Socket::Unix(path), _)) => Ok(Server::Unix(path.to_owned())),
+            Some((Socket::Unix(path), _)) => Ok(AgentAddress::Unix(path.to_owned())),
             Some((Socket::Tcp(host, port), place)) if place.tls.is_none() => {
-                Ok(Server::Tcp(match host.contains(':') {
+                Ok(AgentAddress::Tcp(match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 }))
@@ -66,15 +66,15 @@ impl Agent {
         }
     }
 
-    fn at(&self, url: &str) -> Result<Server, Failure> {
+    fn at(&self, url: &str) -> Result<AgentAddress, Failure> {
         let authority = |scheme: &str| {
             url.strip_prefix(scheme).map(|rest| rest.trim_end_matches('/').to_owned())
         };
         if let Some(path) = url.strip_prefix("unix:") {
-            return Ok(Server::Unix(path.into()));
+            return Ok(AgentAddress::Unix(path.into()));
         }
         if let Some(authority) = authority("http://") {
-            return Ok(Server::Tcp(authority));
+            return Ok(AgentAddress::Tcp(authority));
         }
         let Some(authority) = authority("https://") else {
             return Err(Failure::usage(format!(
@@ -90,7 +90,10 @@ impl Agent {
         let name = authority.rsplit_once(':').map_or(authority.as_str(), |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
         let connector = Connector::new(&ClientFiles { ca, identity: None, name });
-        Ok(Server::Tls(authority, connector.map_err(|error| Failure::usage(error.to_string()))?))
+        Ok(AgentAddress::Tls(
+            authority,
+            connector.map_err(|error| Failure::usage(error.to_string()))?,
+        ))
     }
 
     /// Asks for something, below `/api/v1/`.
@@ -150,11 +153,11 @@ impl Agent {
         let path = format!("/api/v1/{path}");
         let answer = ask(&server, method, &path, body, token.transpose()?.as_deref());
         let answer = answer.map_err(|error| match error {
-            AskError::Refused(400 | 404 | 409, error) => Failure::usage(error),
-            AskError::Connect(ref cause) => {
+            HttpError::Refused(400 | 404 | 409, error) => Failure::usage(error),
+            HttpError::Connect(ref cause) => {
                 Failure::new(format!("{server}: {error}{}", unanswered(cause)))
             }
-            AskError::NotHttp(_) if matches!(server, Server::Tcp(_)) => Failure::usage(format!(
+            HttpError::NotHttp(_) if matches!(server, AgentAddress::Tcp(_)) => Failure::usage(format!(
                 "{server}: {error}: an agent with TLS is named by --url https://HOST:PORT --ca FILE"
             )),
             error => Failure::new(format!("{server}: {error}")),

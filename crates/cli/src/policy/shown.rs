@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use parda_config::short;
 use parda_policy::{
-    Change, Head, HistoryEntry, HostReport, HostState, InForce, Policy, Presence, Snapshot, Volume,
-    VolumeReport,
+    HistoryEntry, HostRecord, HostReport, Policy, PolicyChange, PolicyHead, PolicySnapshot,
+    Presence, ValueInForce, VolumePolicy, VolumeReport,
 };
 use parda_terminal::output::{date, line};
 use serde::Serialize;
@@ -15,15 +15,15 @@ use toml::Table;
 #[derive(Serialize)]
 pub(super) struct Whole {
     #[serde(flatten)]
-    head: Option<Head>,
+    head: Option<PolicyHead>,
     policy: Policy,
     /// Volumes whose policy this version cannot read, with the reason.
     unreadable: Vec<(String, String)>,
-    hosts: Vec<HostState>,
+    hosts: Vec<HostRecord>,
 }
 
 impl Whole {
-    pub(super) fn new(read: &Snapshot, hosts: Vec<HostState>) -> Whole {
+    pub(super) fn new(read: &PolicySnapshot, hosts: Vec<HostRecord>) -> Whole {
         let (volume, unreadable) = parts(read);
         let unreadable = unreadable.into_iter().map(|(name, fault)| (name.to_owned(), fault));
         let policy =
@@ -32,10 +32,10 @@ impl Whole {
     }
 }
 
-type Readable<'a> = Vec<(u64, &'a Volume)>;
+type Readable<'a> = Vec<(u64, &'a VolumePolicy)>;
 
 /// Volumes with the revisions of their policies, and those that cannot be read.
-fn parts(read: &Snapshot) -> (Readable<'_>, Vec<(&str, String)>) {
+fn parts(read: &PolicySnapshot) -> (Readable<'_>, Vec<(&str, String)>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for (name, stored) in &read.volumes {
         match stored {
@@ -47,7 +47,7 @@ fn parts(read: &Snapshot) -> (Readable<'_>, Vec<(&str, String)>) {
 }
 
 /// A revision in a line.
-pub(super) fn headline(head: &Head) -> String {
+pub(super) fn headline(head: &PolicyHead) -> String {
     let comment =
         head.comment.as_ref().map(|comment| format!(": {}", short(comment))).unwrap_or_default();
     let told = format!(
@@ -60,7 +60,7 @@ pub(super) fn headline(head: &Head) -> String {
 }
 
 /// Changes, one a line.
-pub(super) fn lines(changes: &[Change]) -> String {
+pub(super) fn lines(changes: &[PolicyChange]) -> String {
     changes.iter().map(|change| format!("  {}\n", line(&change.to_string()))).collect()
 }
 
@@ -74,7 +74,7 @@ pub(super) fn entry(entry: &HistoryEntry) -> String {
 }
 
 /// The policy, and the policy in force on each host.
-pub(super) fn text(read: &Snapshot, hosts: &[HostState]) -> String {
+pub(super) fn text(read: &PolicySnapshot, hosts: &[HostRecord]) -> String {
     let mut text = match &read.head {
         Some(head) => format!("policy {}\n", headline(head)),
         None => "etcd has no policy yet\n".to_owned(),
@@ -111,7 +111,7 @@ fn settings(of: &str, settings: &Table) -> String {
 }
 
 /// Note on a VM that no host has.
-fn nowhere(volume: &Volume, vm: &str, hosts: &[HostState]) -> &'static str {
+fn nowhere(volume: &VolumePolicy, vm: &str, hosts: &[HostRecord]) -> &'static str {
     let reports = hosts.iter().filter_map(|host| host.report.as_ref());
     let mut volumes =
         reports.flat_map(|report| &report.volumes).filter(|of| of.name == volume.name).peekable();
@@ -123,7 +123,7 @@ fn nowhere(volume: &Volume, vm: &str, hosts: &[HostState]) -> &'static str {
 }
 
 /// What a host has in force, in a line.
-fn standing(host: &HostState, revision: u64) -> String {
+fn standing(host: &HostRecord, revision: u64) -> String {
     let mut said = match host.presence {
         Presence::Live => Vec::new(),
         Presence::Silent(seconds) => {
@@ -159,7 +159,7 @@ fn of_volume(report: &HostReport, volume: &VolumeReport) -> String {
         text +=
             &format!(", {} UNKNOWN to parda {}", short(&volume.unknown.join(", ")), report.version);
     }
-    let other = |of: &str, values: &std::collections::BTreeMap<String, InForce>| -> String {
+    let other = |of: &str, values: &std::collections::BTreeMap<String, ValueInForce>| -> String {
         let differ = values.iter().filter(|(_, value)| value.from != "policy");
         differ
             .map(|(key, value)| format!(", DIFFERS: {of}{key} = {} ({})", value.value, value.from))
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_head_that_somebody_made_up_is_shown() {
-        let head = Head {
+        let head = PolicyHead {
             revision: u64::MAX,
             by: "x\u{1b}[31m".to_owned(),
             at_ms: u64::MAX,
@@ -187,7 +187,7 @@ mod tests {
         let shown = headline(&head);
         assert!(shown.ends_with(r"by x\u001b[31m at 9999-12-31T23:59:59Z"), "{shown}");
         let long = "\u{202e}".to_owned() + &"x".repeat(1 << 20);
-        let shown = headline(&Head { by: long.clone(), comment: Some(long), ..head });
+        let shown = headline(&PolicyHead { by: long.clone(), comment: Some(long), ..head });
         assert!(shown.contains(r"by \u202exxx") && shown.contains(r": \u202exxx"), "{shown}");
         assert!(shown.len() < 1000, "{shown}");
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use parda_agent::config::api_beside;
 use parda_api::History;
-use parda_http::client::{Server, ask};
+use parda_http::client::{AgentAddress, ask};
 use parda_terminal::Failure;
 use parda_terminal::output::{line, number, numbers};
 use parda_terminal::quantity::mib;
@@ -19,7 +19,7 @@ pub(super) fn history(status: &Path, volume: &str) -> Result<History, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::new(format!("{}: no history: {why}", socket.display()))
     };
-    let answer = ask(&Server::Unix(socket.clone()), "GET", &path, None, None);
+    let answer = ask(&AgentAddress::Unix(socket.clone()), "GET", &path, None, None);
     serde_json::from_value(answer.map_err(|e| wrong(&e))?).map_err(|e| wrong(&e))
 }
 

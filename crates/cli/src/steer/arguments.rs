@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_steer::knob::Method;
+use parda_steer::knob::DepthMethod;
 use parda_steer::steering::SteerError;
 use parda_steer::{Device, Journal};
 use parda_terminal::Failure;
@@ -46,13 +46,13 @@ pub(crate) struct MethodArg {
 }
 
 impl MethodArg {
-    pub(crate) fn get(&self) -> Option<Method> {
+    pub(crate) fn get(&self) -> Option<DepthMethod> {
         self.method.0
     }
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Choice(Option<Method>);
+pub(crate) struct Choice(Option<DepthMethod>);
 
 fn method(name: &str) -> Result<Choice, &'static str> {
     if name == "auto" {

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table};
 use parda_control::Span;
 use parda_control::latency::Direction;
-use parda_steer::measure::{Class, Histogram, Method, Reading};
+use parda_steer::measure::{Class, DeviceReading, Histogram, Method};
 use parda_terminal::output::{number, numbers};
 use parda_terminal::quantity::mib;
 use serde::Serialize;
@@ -73,7 +73,7 @@ struct Cgroup {
 }
 
 impl Way {
-    fn of(reading: &Reading, direction: Direction, spread: &Histogram) -> Way {
+    fn of(reading: &DeviceReading, direction: Direction, spread: &Histogram) -> Way {
         let classes = || reading.classes.iter().filter(|c| c.direction == direction);
         let ios: u64 = classes().map(|c| c.ios).sum();
         let bytes: u64 = classes().map(|c| c.bytes).sum();
@@ -108,7 +108,7 @@ impl Way {
 }
 
 impl Shown {
-    pub(crate) fn of(reading: &Reading, because: Option<&str>) -> Shown {
+    pub(crate) fn of(reading: &DeviceReading, because: Option<&str>) -> Shown {
         let (method, error) = match reading.method {
             Method::Ebpf => ("ebpf", None),
             Method::Little { error } => ("little", Some(error)),

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::Args;
-use parda_steer::steering::{InForce, PathInForce, Steering};
+use parda_steer::steering::{BoundsInForce, PathInForce, Steering};
 use parda_terminal::{Failure, output};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -76,7 +76,7 @@ fn hold(mut steering: Steering, mut signals: Signals) -> Result<(), Failure> {
     steering.release().map(drop).map_err(steer_failed)
 }
 
-fn text(name: &str, set: &InForce, multipath: bool) -> String {
+fn text(name: &str, set: &BoundsInForce, multipath: bool) -> String {
     let mut text = format!("{name}: at most {} in flight", set.depth);
     let each = |p: &PathInForce| format!("\n  {} ({}): {}", p.name, p.state, p.depth);
     if multipath {

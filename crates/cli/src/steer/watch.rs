@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use parda_steer::DevNum;
-use parda_steer::measure::{self, Choice, Watched};
+use parda_steer::measure::{self, MethodChoice, Watched};
 use parda_terminal::output::unwritten;
 use parda_terminal::{Failure, output};
 
@@ -57,9 +57,9 @@ impl Watch {
         let watched = Watched::find("/".as_ref(), &self.device.device)
             .map_err(|e| Failure::usage(e.to_string()))?;
         let choice = match self.method {
-            Method::Auto => Choice::Auto,
-            Method::Ebpf => Choice::Ebpf,
-            Method::Little => Choice::Little,
+            Method::Auto => MethodChoice::Auto,
+            Method::Ebpf => MethodChoice::Ebpf,
+            Method::Little => MethodChoice::Little,
         };
         let failed = |e| Failure::new(format!("{name}: {e}"));
         let mut meter = measure::open(&watched, choice).map_err(failed)?;

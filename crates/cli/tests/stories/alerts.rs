@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 
 use parda_control::{Bounded, Governed, Report, Shares, Source, Span, Tuning, Window};
 use parda_exchange::region::FileRegion;
-use parda_exchange::udp::{KeySource, PeerAddress, Reach, UdpExchange, UdpSettings};
+use parda_exchange::udp::{KeySource, PeerAddress, UdpExchange, UdpReach, UdpSettings};
 use parda_exchange::{
     Exchange, HostName, Identity, Incarnation, Liveness, Publication, SlotChoice, SlotCount,
     SlotExchange, SlotIndex, SlotSettings, VolumeId,
 };
-use parda_testkit::{Client, Etcd, read};
+use parda_testkit::{Client, TestEtcd, read};
 use rustix::process::Signal;
 
 use crate::metrics::{free_port, with_metrics};
 use crate::prometheus::Prometheus;
 use crate::stage::{Agent, LAB, Load, PARDA, Stage, config, until, uri};
-use parda_testkit::disk::Disk;
+use parda_testkit::disk::LoopDevice;
 
 /// A host with metrics at a port, in the exchange `exchange`.
 fn host(name: &str, control: &str, disks: &[(&str, &str)], port: u16) -> String {
@@ -222,7 +222,7 @@ fn a_policy_that_cannot_be_read_or_is_refused() {
     let (stage, port) = (Stage::new(), free_port());
     stage.exchange("exchange", 64);
     stage.sparse("data", 1 << 20);
-    let mut etcd = Etcd::start(&stage.path(""), 1);
+    let mut etcd = TestEtcd::start(&stage.path(""), 1);
     let policy =
         format!("[policy]\netcd = [\"{}\"]\nperiod = \"200ms\"\n[[volume]]", etcd.urls()[0]);
     let text = host("a", "window_min = 4", &[("vm", "data")], port);
@@ -390,7 +390,7 @@ fn a_host_that_lies_over_udp() {
         host: HostName::new("liar").unwrap(),
         volume: VolumeId::of("array"),
         address: at(3),
-        reach: Reach::Peers(peers.into()),
+        reach: UdpReach::Peers(peers.into()),
         keys: KeySource::Loopback,
     });
     lied_to(&stage, [lines(1, 2), lines(2, 1)], &mut liar);
@@ -450,7 +450,7 @@ fn load_that_is_not_under_control() {
 #[test]
 #[ignore = "make nightly: half a minute, as root; steering.rs has the same faults by parda status"]
 fn a_device_that_cannot_be_steered() {
-    let Some(disk) = Disk::fast() else { return };
+    let Some(disk) = LoopDevice::fast() else { return };
     let stage = Stage::new();
     stage.sparse("data", 1 << 20);
     let ports = [free_port(), free_port()];

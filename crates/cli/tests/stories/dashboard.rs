@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use parda_testkit::Etcd;
+use parda_testkit::TestEtcd;
 use serde_json::{Value, json};
 
 use crate::array::{Array, Delays};
@@ -161,7 +161,7 @@ fn one_glance_tells_who_is_held_and_why_and_a_fault_says_what_it_costs() {
 #[test]
 fn the_dialog_of_a_vm_shows_which_settings_are_of_the_policy() {
     let stage = Stage::new();
-    let etcd = Etcd::start(&stage.path(""), 1);
+    let etcd = TestEtcd::start(&stage.path(""), 1);
     stage.sparse("data", 16 << 20);
     let port = free_port();
     let more = format!(

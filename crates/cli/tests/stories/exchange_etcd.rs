@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parda_agent::status::ExchangeStatus;
 use parda_control::Source;
 use parda_exchange::Liveness;
-use parda_testkit::{Etcd, EtcdTls};
+use parda_testkit::{TestEtcd, TestEtcdTls};
 use rcgen::{ExtendedKeyUsagePurpose, SanType};
 use time::OffsetDateTime;
 
@@ -103,7 +103,7 @@ fn quoted(urls: &[String]) -> String {
 #[test]
 fn io_goes_on_whatever_happens_to_etcd() {
     let stage = Stage::new();
-    let mut etcd = Etcd::start(&stage.path(""), 3);
+    let mut etcd = TestEtcd::start(&stage.path(""), 3);
     let keys = format!("[volume.exchange]\netcd = [{}]\n", quoted(&etcd.urls()));
     let cluster = Cluster::start(&stage, &keys);
     cluster.is_well("they hear each other");
@@ -158,7 +158,7 @@ fn p99(stage: &Stage) -> f64 {
 #[ignore = "a measurement, which docs/performance.md quotes: cargo test --workspace --test stories -- p99_of_ios --ignored --nocapture"]
 fn p99_of_ios_beside_what_happens_to_etcd() {
     let stage = Stage::new();
-    let mut etcd = Etcd::start(&stage.path(""), 3);
+    let mut etcd = TestEtcd::start(&stage.path(""), 3);
     let keys = format!("[volume.exchange]\netcd = [{}]\n", quoted(&etcd.urls()));
     let mut cluster = Cluster::start(&stage, &keys);
     drop(cluster.loads.remove(0));
@@ -198,7 +198,7 @@ fn p99_of_ios_beside_what_happens_to_etcd() {
 fn certificates_that_run_out_are_renewed_without_a_reload() {
     let stage = Stage::new();
     let dir = stage.path("");
-    let mut etcd = Etcd::new(&dir, 1);
+    let mut etcd = TestEtcd::new(&dir, 1);
     let ca = Authority::new();
     ca.directory(&stage, "pki", false);
     let addresses: Vec<_> =
@@ -215,7 +215,7 @@ fn certificates_that_run_out_are_renewed_without_a_reload() {
     issue("etcd", 1);
     issue("host", 1);
     let pki = |name: &str| stage.path("pki").join(name);
-    etcd.secure(EtcdTls {
+    etcd.secure(TestEtcdTls {
         certificate: &pki("etcd-cert.pem"),
         key: &pki("etcd-key.pem"),
         clients: &pki("ca-cert.pem"),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use parda_agent::config::named_cluster;
 use parda_agent::file;
 use parda_api::ValueFrom;
-use parda_policy::{Author, Scope, Snapshot, Store, StoreError, set};
-use parda_testkit::Etcd;
+use parda_policy::{Author, PolicySnapshot, Scope, Store, StoreError, set};
+use parda_testkit::TestEtcd;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ const PATIENT: Duration = Duration::from_secs(30);
 
 /// Two hosts that take their settings from an etcd of one member. The first has two disks, each on a slow array of its own.
 struct Site {
-    etcd: Etcd,
+    etcd: TestEtcd,
     agents: Vec<Agent>,
     stage: Stage,
 }
@@ -27,7 +27,7 @@ struct Site {
 impl Site {
     fn start() -> Site {
         let stage = Stage::new();
-        let etcd = Etcd::start(&stage.path(""), 1);
+        let etcd = TestEtcd::start(&stage.path(""), 1);
         let delays = Delays { io: Duration::from_millis(1), flush: Duration::ZERO };
         for array in ["array1", "array2"] {
             Array::start(&stage.path(array), 4096, delays);
@@ -84,7 +84,7 @@ fn author(by: &str) -> Author {
 }
 
 /// The policy with one more setting of `vm2`.
-fn with(read: &Snapshot, key: &str, value: i64) -> parda_policy::Policy {
+fn with(read: &PolicySnapshot, key: &str, value: i64) -> parda_policy::Policy {
     let mut policy = read.policy().unwrap();
     set(&mut policy, "array", &Scope::Vm("vm2".to_owned()), key, Some(value.into()));
     policy
@@ -266,7 +266,7 @@ fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
 }
 
 /// Gives etcd the roles that docs/policy.md names, each with a user whose password is the name.
-fn enable_users(etcd: &Etcd) {
+fn enable_users(etcd: &TestEtcd) {
     // Base64 of the beginnings of keys, and of the first key behind them.
     let policy = r#""key":"L3BhcmRhL3BvbGljeS8=","range_end":"L3BhcmRhL3BvbGljeTA=""#;
     let in_force = r#""key":"L3BhcmRhL2luLWZvcmNlLw==","range_end":"L3BhcmRhL2luLWZvcmNlMA==""#;
@@ -293,7 +293,7 @@ fn enable_users(etcd: &Etcd) {
 #[test]
 fn agents_may_read_the_policy_and_operators_write_it() {
     let stage = Stage::new();
-    let etcd = Etcd::start(&stage.path(""), 1);
+    let etcd = TestEtcd::start(&stage.path(""), 1);
     enable_users(&etcd);
     for user in ["agent", "operator"] {
         stage.write(user, user);

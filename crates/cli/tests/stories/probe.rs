@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use parda_probe::{End, Kind, ProbeDocument, Purpose, Unknown};
+use parda_probe::{OpenQuestion, ProbeDocument, ProbeEnd, Purpose, TargetKind};
 use rustix::process::Signal;
 
 use crate::stage::{Done, LAB, PARDA, Process, Stage, noise, until};
@@ -58,7 +58,7 @@ fn a_model_tells_its_knee_and_what_to_set() {
     assert!(out.contains("latency_threshold = "), "{out}");
     let written = String::from_utf8(stage.read("probe.json")).unwrap();
     let found = document(&written);
-    assert_eq!((found.end, found.target.kind), (End::Complete, Kind::Model));
+    assert_eq!((found.end, found.target.kind), (ProbeEnd::Complete, TargetKind::Model));
     assert_eq!(found.target.name, "model:drive-7200");
     assert!(found.points.iter().all(|p| p.settled && p.little_error.abs() < 0.02));
     let advice = found.findings.advice.unwrap();
@@ -80,7 +80,7 @@ fn a_file_is_measured_and_not_a_byte_of_it_changes() {
     written(&stage, "file", &noise(64 * MIB));
     let options = ["file", "--time", "8s", "--depths", "1-4", "--only", "depth"];
     let found = probe(&stage, &options);
-    assert_eq!((found.target.kind, found.target.writes), (Kind::File, false));
+    assert_eq!((found.target.kind, found.target.writes), (TargetKind::File, false));
     let depths: Vec<u32> = found.points.iter().map(|p| p.load.outstanding).collect();
     // A busy machine may let fio wait until there is no time for more; without a bound it would
     // take a minute.
@@ -189,7 +189,7 @@ fn an_export_of_an_array_is_what_the_model_of_it_is() {
     assert!(is_like(&real, &model), "{real:?}");
     // Beside the LUN the array has room for an exchange.
     let less = model.target.bytes - real.target.bytes;
-    assert!(real.target.kind == Kind::Nbd && less < MIB as u64, "{real:?}");
+    assert!(real.target.kind == TargetKind::Nbd && less < MIB as u64, "{real:?}");
     assert!(real.points.len() >= 3, "{real:?}");
 }
 
@@ -205,7 +205,7 @@ fn who_interrupts_it_has_what_was_measured_until_then() {
         let status = process.wait();
         assert_eq!(status.code(), Some(130), "{}", process.log());
         let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
-        assert_eq!(found.end, End::Aborted);
+        assert_eq!(found.end, ProbeEnd::Aborted);
         found.points
     };
     // A machine that has other things to do measures its first load later.
@@ -221,7 +221,7 @@ fn what_never_settles_is_kept_and_said_so() {
     let found = probe(&stage, &[&options[..], &["--only", "depth"]].concat());
     assert_eq!(found.points.iter().map(|p| p.settled).collect::<Vec<_>>(), [false]);
     let unknown = &found.findings.unknown;
-    assert!(unknown.iter().any(|u| matches!(u, Unknown::Unsettled { .. })), "{unknown:?}");
+    assert!(unknown.iter().any(|u| matches!(u, OpenQuestion::Unsettled { .. })), "{unknown:?}");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_target_that_goes_away_leaves_what_was_measured_until_then() {
         assert_eq!(status.code(), Some(1), "{log}");
         assert!(log.contains("the target failed"), "{log}");
         let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
-        assert_eq!(found.end, End::Failed);
+        assert_eq!(found.end, ProbeEnd::Failed);
         found.points
     };
     // A machine that has other things to do measures its first load later.

@@ -3,8 +3,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use parda_etcd::{Client, Endpoint, EtcdError, Fault, Keys, Login, Settings, Tls, Write};
-use parda_testkit::{Etcd, EtcdTls};
+use parda_etcd::{
+    Endpoint, EtcdAccess, EtcdClient, EtcdError, EtcdFault, EtcdKeys, Login, Tls, Write,
+};
+use parda_testkit::{TestEtcd, TestEtcdTls};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -15,9 +17,9 @@ const PATIENT: Duration = Duration::from_secs(30);
 
 const LEASE: Duration = Duration::from_secs(60);
 
-fn settings(etcd: &Etcd) -> Settings {
+fn settings(etcd: &TestEtcd) -> EtcdAccess {
     let endpoints = etcd.urls().iter().map(|url| Endpoint::parse(url).unwrap()).collect();
-    Settings { endpoints, tls: None, login: None }
+    EtcdAccess { endpoints, tls: None, login: None }
 }
 
 /// Until it works, as long as members elect a leader.
@@ -32,7 +34,7 @@ fn until<T>(what: &str, mut call: impl FnMut() -> Result<T, EtcdError>) -> T {
     }
 }
 
-fn values(client: &mut Client) -> Vec<String> {
+fn values(client: &mut EtcdClient) -> Vec<String> {
     let pairs = client.range(b"/t/", 100, PATIENT).unwrap();
     pairs.into_iter().map(|pair| String::from_utf8(pair.value).unwrap()).collect()
 }
@@ -40,8 +42,8 @@ fn values(client: &mut Client) -> Vec<String> {
 #[test]
 fn keys_hang_on_leases_and_compaction_takes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let etcd = Etcd::start(dir.path(), 1);
-    let mut client = Client::new(settings(&etcd), 7);
+    let etcd = TestEtcd::start(dir.path(), 1);
+    let mut client = EtcdClient::new(settings(&etcd), 7);
     let long = client.grant(LEASE, PATIENT).unwrap();
     assert_eq!(long.ttl, LEASE);
     for value in ["1", "2", "3"] {
@@ -58,7 +60,7 @@ fn keys_hang_on_leases_and_compaction_takes_nothing() {
     let (short, ()) = short.expect("ten leases ran out at once");
     assert!(matches!(
         client.range(b"/", 1, PATIENT).unwrap_err().fault,
-        Fault::Refused(text) if text.contains("more than 1 keys")
+        EtcdFault::Refused(text) if text.contains("more than 1 keys")
     ));
     // All history but the last revision goes.
     let answer = etcd.post(0, "/v3/kv/compaction", "{\"revision\":\"5\"}").unwrap();
@@ -70,22 +72,22 @@ fn keys_hang_on_leases_and_compaction_takes_nothing() {
         std::thread::sleep(Duration::from_millis(100));
     }
     let gone = client.renew(&short, PATIENT).unwrap_err();
-    assert!(matches!(gone.fault, Fault::NoLease), "{gone}");
+    assert!(matches!(gone.fault, EtcdFault::NoLease), "{gone}");
     let gone = client.put(b"/t/short", b"again", &short, PATIENT).unwrap_err();
-    assert!(matches!(gone.fault, Fault::NoLease), "{gone}");
+    assert!(matches!(gone.fault, EtcdFault::NoLease), "{gone}");
     assert!(client.traffic().calls > 10 && client.traffic().received_bytes > 500);
 }
 
 #[test]
 fn one_of_two_writers_is_told_and_a_look_for_news_finds_what_was_written_since() {
     let dir = tempfile::tempdir().unwrap();
-    let etcd = Etcd::start(dir.path(), 1);
-    let mut client = Client::new(settings(&etcd), 0);
+    let etcd = TestEtcd::start(dir.path(), 1);
+    let mut client = EtcdClient::new(settings(&etcd), 0);
     let (key, big) = (b"/t/head".as_slice(), vec![b'x'; 1000]);
     let put = |value| [Write::Put(key, value), Write::Put(b"/t/other", &big)];
     assert!(client.write_if((key, 0), &put(b"1"), PATIENT).unwrap());
     assert!(!client.write_if((key, 0), &put(b"2"), PATIENT).unwrap(), "it is there already");
-    let read = client.read(&[Keys::One(key), Keys::Prefix(b"/t/o")], PATIENT).unwrap();
+    let read = client.read(&[EtcdKeys::One(key), EtcdKeys::Prefix(b"/t/o")], PATIENT).unwrap();
     let values: Vec<_> = read.entries.iter().map(|entry| &entry.value[..]).collect();
     assert_eq!(values, [b"1", &big[..]]);
     let mark = read.entries[0].revision;
@@ -100,7 +102,7 @@ fn one_of_two_writers_is_told_and_a_look_for_news_finds_what_was_written_since()
     let found = client.changed_since(key, mark + 1, PATIENT).unwrap();
     assert_eq!(found.entries[0].value, b"2");
 
-    let gone = [Write::Delete(Keys::Between(b"/t/a", b"/t/i")), Write::Put(b"/t/z/1", b"1")];
+    let gone = [Write::Delete(EtcdKeys::Between(b"/t/a", b"/t/i")), Write::Put(b"/t/z/1", b"1")];
     assert!(client.write_if((key, found.entries[0].revision), &gone, PATIENT).unwrap());
     for n in 2..=7 {
         assert!(
@@ -118,15 +120,20 @@ fn one_of_two_writers_is_told_and_a_look_for_news_finds_what_was_written_since()
 
     let lease = client.grant(LEASE, PATIENT).unwrap();
     client.put(b"/t/held", b"", &lease, PATIENT).unwrap();
-    let held =
-        client.read(&[Keys::One(b"/t/held")], PATIENT).unwrap().entries.remove(0).lease.unwrap();
+    let held = client
+        .read(&[EtcdKeys::One(b"/t/held")], PATIENT)
+        .unwrap()
+        .entries
+        .remove(0)
+        .lease
+        .unwrap();
     let time = client.time_of(&held, PATIENT).unwrap().unwrap();
     assert!(time.granted == LEASE && time.left <= LEASE && time.left > LEASE / 2, "{time:?}");
     assert_eq!(client.time_of("7", PATIENT).unwrap(), None);
 }
 
 /// Gives etcd a user with rights to all that begins with `/t/`, and a root, and turns users on.
-fn enable_users(etcd: &Etcd) {
+fn enable_users(etcd: &TestEtcd) {
     for (path, body) in [
         ("auth/user/add", r#"{"name":"root","password":"r"}"#),
         ("auth/role/add", r#"{"name":"root"}"#),
@@ -148,16 +155,16 @@ fn enable_users(etcd: &Etcd) {
 #[test]
 fn a_user_logs_in_and_does_so_again_when_its_token_is_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let mut etcd = Etcd::start(dir.path(), 1);
+    let mut etcd = TestEtcd::start(dir.path(), 1);
     let password_file = dir.path().join("password");
     let password = |text: &str| {
         std::fs::write(&password_file, text).unwrap();
         std::fs::set_permissions(&password_file, PermissionsExt::from_mode(0o600)).unwrap();
     };
     let login = Login { user: "parda".to_owned(), password_file: password_file.clone() };
-    let mut client = Client::new(Settings { login: Some(login), ..settings(&etcd) }, 0);
+    let mut client = EtcdClient::new(EtcdAccess { login: Some(login), ..settings(&etcd) }, 0);
     let missing = client.range(b"/t/", 9, PATIENT).unwrap_err();
-    assert!(matches!(missing.fault, Fault::Password(_)), "{missing}");
+    assert!(matches!(missing.fault, EtcdFault::Password(_)), "{missing}");
     password("secret\n");
     client.range(b"/t/", 9, PATIENT).expect("etcd has no users yet, so none is needed");
     enable_users(&etcd);
@@ -167,7 +174,7 @@ fn a_user_logs_in_and_does_so_again_when_its_token_is_gone() {
     client.put(b"/t/a", b"1", &lease, PATIENT).unwrap();
     let denied = client.put(b"/u/a", b"1", &lease, PATIENT).unwrap_err();
     assert!(denied.to_string().contains("permission denied"), "{denied}");
-    let mut nobody = Client::new(settings(&etcd), 0);
+    let mut nobody = EtcdClient::new(settings(&etcd), 0);
     let denied = nobody.range(b"/t/", 9, PATIENT).unwrap_err();
     assert!(denied.to_string().contains("add user and password_file"), "{denied}");
     // A member that starts anew knows no token of before.
@@ -218,34 +225,37 @@ impl Authority {
 #[test]
 fn three_members_with_tls_serve_while_two_live_and_whoever_is_trusted() {
     let dir = tempfile::tempdir().unwrap();
-    let mut etcd = Etcd::new(dir.path(), 3);
+    let mut etcd = TestEtcd::new(dir.path(), 3);
     let authority = Authority::new(dir.path());
     let (certificate, key) = authority.issue("server", &etcd.addresses(), 9);
     let ca = dir.path().join("ca.pem");
-    etcd.secure(EtcdTls { certificate: &certificate, key: &key, clients: &ca });
+    etcd.secure(TestEtcdTls { certificate: &certificate, key: &key, clients: &ca });
     etcd.launch();
     let host = ["kvm-01".to_owned()];
     let identity = authority.issue("client", &host, 9);
-    let with = |tls: Tls| Settings { tls: Some(tls), ..settings(&etcd) };
+    let with = |tls: Tls| EtcdAccess { tls: Some(tls), ..settings(&etcd) };
     let good = Tls { ca: ca.clone(), identity: Some(identity.clone()) };
-    let mut client = Client::new(with(good.clone()), 1);
+    let mut client = EtcdClient::new(with(good.clone()), 1);
     let lease = until("they have a leader", || client.grant(LEASE, PATIENT));
     client.put(b"/t/a", b"1", &lease, PATIENT).unwrap();
 
-    let mut stranger = Client::new(with(Tls { ca: ca.clone(), identity: None }), 0);
+    let mut stranger = EtcdClient::new(with(Tls { ca: ca.clone(), identity: None }), 0);
     let refused = stranger.range(b"/t/", 9, PATIENT).unwrap_err();
-    assert!(matches!(&refused.fault, Fault::Connection(_) | Fault::Lost(_)), "{refused}");
+    assert!(matches!(&refused.fault, EtcdFault::Connection(_) | EtcdFault::Lost(_)), "{refused}");
     let other = tempfile::tempdir().unwrap();
     Authority::new(other.path());
     let tls = Tls { ca: other.path().join("ca.pem"), ..good.clone() };
-    let refused = Client::new(with(tls), 0).range(b"/t/", 9, PATIENT).unwrap_err();
+    let refused = EtcdClient::new(with(tls), 0).range(b"/t/", 9, PATIENT).unwrap_err();
     assert!(refused.to_string().contains("certificate"), "{refused}");
 
     // Our certificate runs out, and is renewed under the same name.
     authority.issue("client", &host, 0);
     client.reload();
     let expired = client.range(b"/t/", 9, PATIENT).unwrap_err();
-    assert!(matches!(&expired.fault, Fault::Files(file) if file.path == identity.0), "{expired}");
+    assert!(
+        matches!(&expired.fault, EtcdFault::Files(file) if file.path == identity.0),
+        "{expired}"
+    );
     authority.issue("client", &host, 9);
     assert_eq!(values(&mut client), ["1"], "it is read again without being told");
 

@@ -5,7 +5,7 @@ use parda_etcd::segment;
 use crate::identity::{Identity, VolumeId};
 use crate::message::Message;
 use crate::region::{Block, SlotIndex};
-use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, Record, SlotFault};
+use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, SlotFault, SlotRecord};
 
 /// The slot number in the record of a key, which no slot has. So a record that was copied from a file or a datagram
 /// is not valid in a key.
@@ -23,12 +23,12 @@ pub(super) fn key(keys: &[u8], host: &Identity) -> Vec<u8> {
 }
 
 pub(super) fn encode(volume: VolumeId, message: Message) -> Result<Vec<u8>, InvalidReport> {
-    let block = slot::encode(&Record { volume, slot: NO_SLOT, message })?;
+    let block = slot::encode(&SlotRecord { volume, slot: NO_SLOT, message })?;
     Ok(block.0[..RECORD_BYTES].to_vec())
 }
 
 /// Reads a value. `None` if it has not the length of a record.
-pub(super) fn decode(value: &[u8]) -> Option<Result<Record, SlotFault>> {
+pub(super) fn decode(value: &[u8]) -> Option<Result<SlotRecord, SlotFault>> {
     if value.len() != RECORD_BYTES {
         return None;
     }

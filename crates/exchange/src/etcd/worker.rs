@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parda_etcd::{Client, Entry, EtcdError, Fault, Lease, Traffic};
+use parda_etcd::{Entry, EtcdClient, EtcdError, EtcdFault, Lease, Traffic};
 
 use crate::exchange::ExchangeError;
 
@@ -103,7 +103,7 @@ impl Shared {
 
 impl Worker {
     pub(super) fn start(
-        client: Client,
+        client: EtcdClient,
         prefix: Vec<u8>,
         attempt: Duration,
     ) -> std::io::Result<Worker> {
@@ -174,7 +174,7 @@ impl Drop for Worker {
 
 /// The thread's own state.
 struct Caller {
-    client: Client,
+    client: EtcdClient,
     prefix: Vec<u8>,
     attempt: Duration,
     lease: Option<HeldLease>,
@@ -234,7 +234,7 @@ impl Caller {
     fn write(&mut self, write: &Write) -> Result<(), EtcdError> {
         match self.put(write) {
             // The lease ran out, or all of etcd's data was replaced.
-            Err(EtcdError { fault: Fault::NoLease, .. }) => {
+            Err(EtcdError { fault: EtcdFault::NoLease, .. }) => {
                 self.lease = None;
                 self.put(write)
             }
@@ -266,7 +266,7 @@ impl Caller {
         }
         match self.client.renew(&held.lease, self.attempt) {
             Ok(()) => held.renewed = begun,
-            Err(EtcdError { fault: Fault::NoLease, .. }) => self.lease = None,
+            Err(EtcdError { fault: EtcdFault::NoLease, .. }) => self.lease = None,
             // The next write shows whether the lease lasted.
             Err(_) => {}
         }

@@ -8,7 +8,7 @@ use parda_address::Uri;
 use parda_control::Bytes;
 use parda_disk::Errno;
 
-pub use self::connection::{Connection, Failure};
+pub use self::connection::{Connection, RequestFailure};
 use super::{Block, Image, Misaligned, Region, RegionFault, SlotCount, SlotIndex, Store, aligned};
 
 /// An export that is connected and takes IOs of a block's size.
@@ -35,12 +35,12 @@ impl Export {
 
     fn done<T>(
         &mut self,
-        result: Result<T, Failure>,
+        result: Result<T, RequestFailure>,
         refused: impl FnOnce(Errno) -> RegionFault,
     ) -> Result<T, RegionFault> {
         result.map_err(|failure| match failure {
-            Failure::Refused(errno) => refused(errno),
-            Failure::Broken(fault) => {
+            RequestFailure::Refused(errno) => refused(errno),
+            RequestFailure::Broken(fault) => {
                 self.broken = true;
                 fault
             }

@@ -126,9 +126,9 @@ prop_compose! {
         leaving: bool,
         report in arb_report(),
         tenants in arb_tenants(),
-    ) -> Record {
+    ) -> SlotRecord {
         let body = Publication { period: Span(period), slowed, leaving, report, tenants };
-        Record {
+        SlotRecord {
             volume: VolumeId(volume),
             slot: SlotIndex(slot),
             message: Message::new(identity(&host, incarnation), Sequence(sequence), body),
@@ -170,7 +170,7 @@ proptest! {
 
     #[test]
     fn a_torn_record_is_the_old_one_the_new_one_or_none(old in arb_record(), new in arb_record()) {
-        let new = Record { slot: old.slot, ..new };
+        let new = SlotRecord { slot: old.slot, ..new };
         let (before, after) = (encode(&old).unwrap(), encode(&new).unwrap());
         for start in [&before, &Block::ZERO] {
             for cut in 0..=RECORD_BYTES {
@@ -379,8 +379,8 @@ const DEAR_WRITES: Costs = Costs { writes: Charge { io: 7, mib: 7 }, ..Costs::BY
 
 #[test]
 fn every_field_lies_where_the_page_says() {
-    type Edit = fn(&mut Record);
-    fn settings(record: &mut Record) -> &mut Settings {
+    type Edit = fn(&mut SlotRecord);
+    fn settings(record: &mut SlotRecord) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
     let edits: [(&str, Edit); 43] = [

@@ -4,7 +4,7 @@
 use crate::identity::VolumeId;
 use crate::message::Message;
 use crate::region::{Block, SlotIndex};
-use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, Record, SlotFault};
+use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, SlotFault, SlotRecord};
 
 use super::counters::Refused;
 use super::key::Keys;
@@ -69,7 +69,7 @@ pub(super) fn seal(
     echoes: &[Mark],
 ) -> Result<(Vec<u8>, Mark), InvalidReport> {
     let echoes = &echoes[..echoes.len().min(MOST_ECHOES)];
-    let record = slot::encode(&Record { volume, slot: NO_SLOT, message: message.clone() })?;
+    let record = slot::encode(&SlotRecord { volume, slot: NO_SLOT, message: message.clone() })?;
     let mut bytes = vec![0; at::ECHOES + echoes.len() * ECHO_BYTES];
     frame(&mut bytes, keys, echoes.len());
     bytes[at::RECORD].copy_from_slice(&record.0[..RECORD_BYTES]);

@@ -20,7 +20,7 @@ fn settings(host: &str, address: SocketAddr, peers: &[SocketAddr], keys: KeySour
         host: HostName::new(host).unwrap(),
         volume: VolumeId::of("array-a"),
         address,
-        reach: Reach::Peers(peers.iter().copied().map(PeerAddress::Address).collect()),
+        reach: UdpReach::Peers(peers.iter().copied().map(PeerAddress::Address).collect()),
         keys,
     }
 }
@@ -140,7 +140,7 @@ fn peers_of_which_none_has_an_address_are_an_error() {
     let file = dir.path().join("keys");
     write_keys(&file, &[1]);
     let [own] = addresses();
-    let reach = Reach::Peers(vec![PeerAddress::Name("nowhere.invalid".to_owned(), 7077)]);
+    let reach = UdpReach::Peers(vec![PeerAddress::Name("nowhere.invalid".to_owned(), 7077)]);
     let mut host =
         UdpExchange::new(UdpSettings { reach, ..settings("a", own, &[], KeySource::File(file)) });
     let begun = std::time::Instant::now();
@@ -178,8 +178,8 @@ fn what_cannot_be_opened_is_an_error_and_is_tried_again() {
     let nowhere: SocketAddr = "192.0.2.1:7077".parse().unwrap();
     let mut host = UdpExchange::new(settings("a", nowhere, &[peer], KeySource::File(file)));
     assert!(error(&mut host).contains("exchange udp 192.0.2.1:7077: cannot bind"));
-    assert!(examine(nowhere, &Reach::Peers(Vec::new())).unwrap().contains("cannot bind"));
-    let nowhere = Reach::Group { interface: "none0".to_owned() };
+    assert!(examine(nowhere, &UdpReach::Peers(Vec::new())).unwrap().contains("cannot bind"));
+    let nowhere = UdpReach::Group { interface: "none0".to_owned() };
     let group = "239.7.7.7:7077".parse().unwrap();
     assert!(examine(group, &nowhere).unwrap().contains("interface none0"));
 }

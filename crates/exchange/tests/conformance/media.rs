@@ -13,7 +13,7 @@ use parda_etcd::Endpoint;
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
 use parda_exchange::fallback;
 use parda_exchange::region::{FileRegion, NbdRegion};
-use parda_exchange::udp::{KeySource, PeerAddress, Reach, UdpExchange, UdpSettings};
+use parda_exchange::udp::{KeySource, PeerAddress, UdpExchange, UdpReach, UdpSettings};
 use parda_exchange::{
     Exchange, HostName, Identity, Incarnation, Location, Region, Site, SlotChoice, SlotCount,
     SlotExchange, SlotSettings, Standing, VolumeId, init,
@@ -177,7 +177,7 @@ impl Medium for Unicast {
             host,
             volume: VolumeId::of(volume),
             address: self.addresses[seat],
-            reach: Reach::Peers(peers),
+            reach: UdpReach::Peers(peers),
             keys: KeySource::Loopback,
         });
         // It listens before the others speak.
@@ -244,7 +244,7 @@ fn group_host(group: SocketAddr, interface: &str, host: HostName, volume: &str) 
         host,
         volume: VolumeId::of(volume),
         address: group,
-        reach: Reach::Group { interface: interface.to_owned() },
+        reach: UdpReach::Group { interface: interface.to_owned() },
         keys: KeySource::Loopback,
     })
 }
@@ -298,13 +298,13 @@ impl Medium for WithFallback {
 /// A real etcd of one member.
 pub(crate) struct Etcd {
     _dir: tempfile::TempDir,
-    server: parda_testkit::Etcd,
+    server: parda_testkit::TestEtcd,
 }
 
 impl Etcd {
     pub(crate) fn new() -> Etcd {
         let dir = tempfile::tempdir().unwrap();
-        Etcd { server: parda_testkit::Etcd::start(dir.path(), 1), _dir: dir }
+        Etcd { server: parda_testkit::TestEtcd::start(dir.path(), 1), _dir: dir }
     }
 }
 
@@ -316,7 +316,7 @@ impl Medium for Etcd {
             host,
             volume: volume.to_owned(),
             prefix: "/parda/".to_owned(),
-            cluster: parda_etcd::Settings { endpoints, tls: None, login: None },
+            cluster: parda_etcd::EtcdAccess { endpoints, tls: None, login: None },
             limits: EtcdLimits { wait: PATIENT, attempt: PATIENT },
         };
         Box::new(EtcdExchange::new(settings).unwrap())

@@ -15,7 +15,7 @@ use utoipa::openapi::{HttpMethod, OpenApi};
 
 use super::query;
 use crate::answer::{Json, Refusals, Refused};
-use crate::asked::{Of, Place, Refusal, Who};
+use crate::asked::{ApiRefusal, Caller, ChangeTarget, Of};
 use crate::shared::Shared;
 
 /// Reads a body of JSON. Other content types are refused, such as those of forms, which a page of any site may send.
@@ -26,7 +26,7 @@ fn body<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Ref
         let message = "the body must be JSON: content-type: application/json".to_owned();
         return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    let wrong = |error| Refusal::Invalid(format!("the body cannot be read: {error}"));
+    let wrong = |error| ApiRefusal::Invalid(format!("the body cannot be read: {error}"));
     serde_json::from_slice(body).map_err(|error| wrong(error).into())
 }
 
@@ -41,10 +41,10 @@ pub(super) struct Named {
 
 impl Named {
     /// The part of a volume, and the setting.
-    fn place(self) -> (Place, Option<String>) {
+    fn place(self) -> (ChangeTarget, Option<String>) {
         let Named { volume, disk, tenant, setting } = self;
         let of = disk.map(Of::Disk).or(tenant.map(Of::Tenant)).unwrap_or(Of::Law);
-        (Place { volume, of }, setting)
+        (ChangeTarget { volume, of }, setting)
     }
 }
 
@@ -64,7 +64,7 @@ impl Named {
 )]
 pub(super) async fn set(
     State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Caller>,
     Path(named): Path<Named>,
     headers: HeaderMap,
     sent: Bytes,
@@ -88,7 +88,7 @@ pub(super) async fn set(
 )]
 pub(super) async fn reset(
     State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Caller>,
     Path(named): Path<Named>,
 ) -> Result<impl IntoResponse, Refused> {
     let (place, setting) = named.place();
@@ -108,7 +108,7 @@ pub(super) async fn reset(
 )]
 pub(super) async fn add_disk(
     State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Caller>,
     Path(volume): Path<String>,
     headers: HeaderMap,
     sent: Bytes,
@@ -133,12 +133,12 @@ pub(super) async fn add_disk(
 )]
 pub(super) async fn remove_disk(
     State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Caller>,
     Path((volume, disk)): Path<(String, String)>,
     RawQuery(text): RawQuery,
 ) -> Result<impl IntoResponse, Refused> {
     let keep = query::keep(text.as_deref())?;
-    let place = Place { volume, of: Of::Disk(disk) };
+    let place = ChangeTarget { volume, of: Of::Disk(disk) };
     Ok(Json(shared.change(move |agent| agent.remove_disk(&place, keep, &who)).await??))
 }
 
@@ -154,7 +154,7 @@ pub(super) async fn remove_disk(
 )]
 pub(super) async fn drain(
     State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<Caller>,
     Path(volume): Path<String>,
     headers: HeaderMap,
     sent: Bytes,

@@ -7,7 +7,7 @@ use axum::extract::Query;
 use axum::http::Uri;
 use parda_api::{EventsQuery, HistoryQuery, Keep};
 
-use crate::asked::Refusal;
+use crate::asked::ApiRefusal;
 
 /// Seconds that a history has at most.
 const HOUR: u32 = 3600;
@@ -17,15 +17,15 @@ const LATEST: u64 = i64::MAX as u64;
 const EVENTS: usize = 1000;
 
 /// Names and values, in their order.
-fn pairs(text: Option<&str>) -> Result<Vec<(String, String)>, Refusal> {
+fn pairs(text: Option<&str>) -> Result<Vec<(String, String)>, ApiRefusal> {
     let wrong =
-        |error: &dyn Display| Refusal::Invalid(format!("the query cannot be read: {error}"));
+        |error: &dyn Display| ApiRefusal::Invalid(format!("the query cannot be read: {error}"));
     let uri = Uri::from_str(&format!("/?{}", text.unwrap_or_default()));
     let read = Query::try_from_uri(&uri.map_err(|error| wrong(&error))?);
     read.map(|Query(pairs)| pairs).map_err(|error| wrong(&error))
 }
 
-pub(super) fn history(text: Option<&str>) -> Result<HistoryQuery, Refusal> {
+pub(super) fn history(text: Option<&str>) -> Result<HistoryQuery, ApiRefusal> {
     let (mut query, mut volume) = (HistoryQuery::default(), None);
     for (key, value) in pairs(text)? {
         match key.as_str() {
@@ -37,11 +37,11 @@ pub(super) fn history(text: Option<&str>) -> Result<HistoryQuery, Refusal> {
             _ => return Err(unknown(&key, "volume, disk, host, seconds and since_ms")),
         }
     }
-    query.volume = volume.ok_or_else(|| Refusal::Invalid("volume: is missing".to_owned()))?;
+    query.volume = volume.ok_or_else(|| ApiRefusal::Invalid("volume: is missing".to_owned()))?;
     Ok(query)
 }
 
-pub(super) fn events(text: Option<&str>) -> Result<EventsQuery, Refusal> {
+pub(super) fn events(text: Option<&str>) -> Result<EventsQuery, ApiRefusal> {
     let mut query = EventsQuery::default();
     for (key, value) in pairs(text)? {
         match key.as_str() {
@@ -54,7 +54,7 @@ pub(super) fn events(text: Option<&str>) -> Result<EventsQuery, Refusal> {
 }
 
 /// Time for which a change is kept.
-pub(super) fn keep(text: Option<&str>) -> Result<Option<Keep>, Refusal> {
+pub(super) fn keep(text: Option<&str>) -> Result<Option<Keep>, ApiRefusal> {
     let mut keep = None;
     for (key, value) in pairs(text)? {
         match (key.as_str(), value.as_str()) {
@@ -62,7 +62,7 @@ pub(super) fn keep(text: Option<&str>) -> Result<Option<Keep>, Refusal> {
             ("keep", "until_restart") => once(&key, &mut keep, Keep::UntilRestart)?,
             ("keep", _) => {
                 let message = format!("keep = {value:?}: must be state or until_restart");
-                return Err(Refusal::Invalid(message));
+                return Err(ApiRefusal::Invalid(message));
             }
             _ => return Err(unknown(&key, "keep")),
         }
@@ -70,10 +70,10 @@ pub(super) fn keep(text: Option<&str>) -> Result<Option<Keep>, Refusal> {
     Ok(keep)
 }
 
-fn once<T>(key: &str, place: &mut Option<T>, value: T) -> Result<(), Refusal> {
+fn once<T>(key: &str, place: &mut Option<T>, value: T) -> Result<(), ApiRefusal> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Refusal::Invalid(format!("{key}: stands twice"))),
+        Some(_) => Err(ApiRefusal::Invalid(format!("{key}: stands twice"))),
     }
 }
 
@@ -82,15 +82,15 @@ fn within<T: FromStr + PartialOrd + Display>(
     text: &str,
     least: T,
     most: T,
-) -> Result<T, Refusal> {
+) -> Result<T, ApiRefusal> {
     match text.parse() {
         Ok(number) if number >= least && number <= most => Ok(number),
-        _ => Err(Refusal::Invalid(format!("{key} = {text:?}: must be from {least} to {most}"))),
+        _ => Err(ApiRefusal::Invalid(format!("{key} = {text:?}: must be from {least} to {most}"))),
     }
 }
 
-fn unknown(key: &str, known: &str) -> Refusal {
-    Refusal::Invalid(format!("{key:?}: there is no such parameter, but {known}"))
+fn unknown(key: &str, known: &str) -> ApiRefusal {
+    ApiRefusal::Invalid(format!("{key:?}: there is no such parameter, but {known}"))
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
             ("volume=a&since_ms=18446744073709551616", "since_ms"),
             ("volume=a&disc=b", "\"disc\": there is no such parameter"),
         ] {
-            let Err(Refusal::Invalid(message)) = history(Some(text)) else { panic!("{text}") };
+            let Err(ApiRefusal::Invalid(message)) = history(Some(text)) else { panic!("{text}") };
             assert!(message.contains(wrong), "{text}: {message}");
         }
         assert!(events(Some("limit=1001")).is_err());

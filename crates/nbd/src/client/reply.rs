@@ -89,7 +89,7 @@ pub enum Reply {
 
 /// A reply's head at the front of the received bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ReplyHead {
     /// Bytes of the head, after which a [`Reply::Data`]'s data begins.
     pub taken: usize,
     /// The request it answers.
@@ -140,7 +140,7 @@ pub enum ReplyError {
 /// Reads the reply at the front of `input`, or `None` if its head is not complete yet.
 ///
 /// `expected` tells what a request in flight waits for. Whether the pieces of a read cover all of
-/// it, and nothing twice, is for [`Answer`](crate::answer::Answer) to find.
+/// it, and nothing twice, is for [`ReplyParts`](crate::answer::ReplyParts) to find.
 ///
 /// # Errors
 /// When the server broke the protocol; the stream cannot be followed any more.
@@ -148,7 +148,7 @@ pub fn reply(
     input: &[u8],
     framing: Framing,
     expected: impl FnOnce(Cookie) -> Option<Expected>,
-) -> Result<Option<Head>, ReplyError> {
+) -> Result<Option<ReplyHead>, ReplyError> {
     let mut reader = Reader(input);
     let Some(magic) = reader.take(4).map(|b| Reader(b).u32()) else { return Ok(None) };
     match (magic, framing) {
@@ -170,7 +170,7 @@ fn simple(
     mut reader: Reader<'_>,
     structured: bool,
     expected: impl FnOnce(Cookie) -> Option<Expected>,
-) -> Result<Option<Head>, ReplyError> {
+) -> Result<Option<ReplyHead>, ReplyError> {
     if reader.0.len() < wire::SIMPLE_REPLY_LEN - 4 {
         return Ok(None);
     }
@@ -187,14 +187,14 @@ fn simple(
             Reply::Error { errno, message, at: None, last: true }
         }
     };
-    Ok(Some(Head { taken: wire::SIMPLE_REPLY_LEN, cookie, reply }))
+    Ok(Some(ReplyHead { taken: wire::SIMPLE_REPLY_LEN, cookie, reply }))
 }
 
 fn in_chunks(
     mut reader: Reader<'_>,
     extended: bool,
     expected: impl FnOnce(Cookie) -> Option<Expected>,
-) -> Result<Option<Head>, ReplyError> {
+) -> Result<Option<ReplyHead>, ReplyError> {
     let header_len = if extended { wire::EXTENDED_HEADER_LEN } else { wire::CHUNK_HEADER_LEN };
     if reader.0.len() < header_len - 4 {
         return Ok(None);
@@ -214,7 +214,7 @@ fn in_chunks(
     let head_len = chunk.head_len()?;
     let Some(payload) = reader.take(head_len) else { return Ok(None) };
     let reply = chunk.reply(Reader(payload), head_len)?;
-    Ok(Some(Head { taken: header_len + head_len, cookie, reply }))
+    Ok(Some(ReplyHead { taken: header_len + head_len, cookie, reply }))
 }
 
 /// Header of a chunk, and what its request expects.

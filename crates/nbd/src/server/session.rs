@@ -7,7 +7,7 @@ use parda_disk::{Errno, Extent};
 use crate::error::{ProtocolError, fail};
 use crate::export::Export;
 use crate::meta;
-use crate::validate::{self, Refusal, Terms};
+use crate::validate::{self, RequestRefusal, Terms};
 use crate::wire::{
     self, ChunkHeader, Cookie, Framing, RequestHeader, chunk, command, command_flag,
 };
@@ -27,7 +27,7 @@ pub enum Incoming {
         /// Request to which the reply belongs.
         to: ReplyTo,
         /// Reason of the refusal, with its error code.
-        refusal: Refusal,
+        refusal: RequestRefusal,
         /// Bytes of payload after the header, to be thrown away.
         discard: u32,
     },

@@ -11,7 +11,7 @@ use parda_disk::{BlockSizes, Errno, Extent, Geometry, Op};
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::server::{self, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{self, RequestHeader, option};
-use parda_nbd::{Cookie, Export, Framing, Refusal, Terms, meta, validate};
+use parda_nbd::{Cookie, Export, Framing, RequestRefusal, Terms, meta, validate};
 use proptest::prelude::*;
 
 const SIZE: usize = 4096;
@@ -331,7 +331,7 @@ proptest! {
         let extent = Extent { offset, len };
         let header = RequestHeader { flags, command, cookie: Cookie(1), extent };
         let verdict = validate::check(&header, &disk, terms);
-        let errno = verdict.map(drop).map_err(|Refusal { errno, .. }| errno);
+        let errno = verdict.map(drop).map_err(|RequestRefusal { errno, .. }| errno);
         prop_assert_eq!(errno, judge(&header, &disk, terms));
     }
 

@@ -5,7 +5,7 @@
 
 use parda_plot::{Across, Figure, Level, Panel};
 use parda_probe::sample::half_width;
-use parda_probe::{Mix, Point, ProbeDocument, Purpose, Slice};
+use parda_probe::{LoadMix, Point, ProbeDocument, Purpose, TimeSlice};
 
 use super::words::ms;
 
@@ -80,7 +80,7 @@ pub fn figures(document: &ProbeDocument) -> Vec<(String, Figure)> {
 
 /// A mix that was swept over outstanding IOs, and its points in ascending order.
 struct Swept<'a> {
-    mix: Mix,
+    mix: LoadMix,
     points: Vec<&'a Point>,
 }
 
@@ -100,7 +100,7 @@ fn swept(document: &ProbeDocument) -> Vec<Swept<'_>> {
 }
 
 /// Half the width of the 95 % confidence interval of a point's mean, from its slices.
-fn error(point: &Point, of: impl Fn(&Slice) -> Option<f64>) -> Option<f64> {
+fn error(point: &Point, of: impl Fn(&TimeSlice) -> Option<f64>) -> Option<f64> {
     half_width(&point.slices.iter().filter_map(of).collect::<Vec<_>>())
         .filter(|half| half.is_finite())
 }
@@ -128,7 +128,7 @@ fn curve(
 
 #[cfg(test)]
 mod tests {
-    use parda_plot::Data;
+    use parda_plot::SeriesData;
 
     use super::*;
     use crate::report::example::{document, empty};
@@ -163,7 +163,7 @@ mod tests {
                 let hollow = panel
                     .series
                     .iter()
-                    .filter(|s| matches!(&s.data, Data::Paper(p) if p.len() == 1));
+                    .filter(|s| matches!(&s.data, SeriesData::Paper(p) if p.len() == 1));
                 assert_eq!(hollow.count(), 1, "{name}: {}", panel.label);
             }
         }

@@ -25,14 +25,14 @@ mod example {
     use std::sync::LazyLock;
 
     use parda_probe::{
-        Effort, End, Evidence, Findings, Mix, ProbeDocument, Purpose, Suspect, Suspicion, Unknown,
-        Wishes,
+        Effort, Evidence, Findings, LoadMix, OpenQuestion, ProbeDocument, ProbeEnd, Purpose,
+        Suspect, Suspicion, Wishes,
     };
 
     static PROBE: LazyLock<ProbeDocument> = LazyLock::new(|| {
         let mut target = parda_sim::probe::target("drive-7200").unwrap();
         let wishes = Wishes {
-            mixes: vec![Mix { size: 4096, read_percent: 100, random_percent: 100 }],
+            mixes: vec![LoadMix { size: 4096, read_percent: 100, random_percent: 100 }],
             outstanding: 1..=64,
             all: false,
             purposes: vec![Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat],
@@ -50,7 +50,7 @@ mod example {
             first_iops: 5000.0,
             last_iops: 180.0,
         }];
-        document.findings.unknown = vec![Unknown::OtherHosts];
+        document.findings.unknown = vec![OpenQuestion::OtherHosts];
         document.findings.suspicions = vec![Suspicion { what: Suspect::WriteCache, evidence }];
         document
     });
@@ -63,6 +63,6 @@ mod example {
     /// A probe that was stopped before anything was measured.
     pub(crate) fn empty() -> ProbeDocument {
         let (points, findings) = (Vec::new(), Findings::default());
-        ProbeDocument { points, findings, end: End::Aborted, ..document() }
+        ProbeDocument { points, findings, end: ProbeEnd::Aborted, ..document() }
     }
 }

@@ -1,6 +1,6 @@
 //! A probe as an HTML page.
 
-use parda_plot::{Figure, Part, html};
+use parda_plot::{Figure, PagePart, html};
 use parda_probe::ProbeDocument;
 
 use super::figures::figures;
@@ -17,12 +17,13 @@ each doubling. Whiskers are 95 % confidence.";
 pub fn page(document: &ProbeDocument) -> String {
     let pictures: Vec<Figure> = figures(document).into_iter().map(|(_, figure)| figure).collect();
     let (story, table) = (story(document), table(document));
-    let mut parts = vec![Part::Text(&story)];
+    let mut parts = vec![PagePart::Text(&story)];
     if !pictures.is_empty() {
-        parts.push(Part::Heading("How it answers load"));
-        parts.extend([Part::Text(LOAD), Part::Figures(&pictures)]);
+        parts.push(PagePart::Heading("How it answers load"));
+        parts.extend([PagePart::Text(LOAD), PagePart::Figures(&pictures)]);
     }
-    parts.extend([Part::Heading("What was measured, and what to set"), Part::Lines(&table)]);
+    parts
+        .extend([PagePart::Heading("What was measured, and what to set"), PagePart::Lines(&table)]);
     html(&format!("Probe of {}", document.target.name), &parts)
 }
 
@@ -30,7 +31,7 @@ pub fn page(document: &ProbeDocument) -> String {
 mod tests {
     use super::*;
     use crate::report::example::{document, empty};
-    use parda_probe::Unknown;
+    use parda_probe::OpenQuestion;
 
     #[test]
     fn a_page_tells_what_was_measured_and_then_what_to_set() {
@@ -61,7 +62,7 @@ mod tests {
         document.target.name = "<script>alert(1)</script>".to_owned();
         let load = document.points[0].load;
         let error = "<img src=x onerror=y>".to_owned();
-        document.findings.unknown = vec![Unknown::TargetFailed { load, error }];
+        document.findings.unknown = vec![OpenQuestion::TargetFailed { load, error }];
         let html = page(&document);
         assert!(!html.contains("<script") && !html.contains("<img"));
     }

@@ -2,7 +2,8 @@
 
 use super::words::{ms, short};
 use parda_probe::{
-    Advice, Evidence, Growth, LeftOut, Load, ProbeDocument, Suspect, Suspicion, Unknown, Why,
+    Advice, AdviceReason, Evidence, Growth, LeftOut, OpenQuestion, ProbeDocument, ProbeLoad,
+    Suspect, Suspicion,
 };
 
 /// A suspicion and its evidence: `read cache: With 4 KiB, …`.
@@ -84,12 +85,12 @@ pub(crate) const CHOICES: &str = "A client that keeps few IOs outstanding, as a 
 
 /// A question that the probe cannot answer, and the reason.
 #[must_use]
-pub fn unknown(unknown: &Unknown) -> String {
+pub fn unknown(unknown: &OpenQuestion) -> String {
     match unknown {
-        Unknown::NoSweep => {
+        OpenQuestion::NoSweep => {
             "Where the knee is: no mix was run with more than one number outstanding.".to_owned()
         }
-        Unknown::KneeBeyond { mix, deepest, growth } => {
+        OpenQuestion::KneeBeyond { mix, deepest, growth } => {
             let grows = growth.map_or(String::new(), |Growth { from_outstanding, by }| {
                 format!(
                     ": throughput still grew by {:.1} % from {from_outstanding:.0} to {deepest:.0}",
@@ -100,53 +101,55 @@ pub fn unknown(unknown: &Unknown) -> String {
                 "Where the knee of {mix} is: {deepest:.0} outstanding did not go far enough beyond it{grows}."
             )
         }
-        Unknown::KneeUnsure { mix, part, within } => format!(
+        OpenQuestion::KneeUnsure { mix, part, within } => format!(
             "Where exactly the knee of {mix} is: {:.0} % of the peak are reached within ±{:.0} % of the \
              latency given.",
             part * 100.0,
             within * 100.0
         ),
-        Unknown::Writes => {
+        OpenQuestion::Writes => {
             "What writes do: none were allowed. On RAID they cost several drive IOs each, and \
                             a write cache hides that until it is full."
                 .to_owned()
         }
-        Unknown::Sizes => {
+        OpenQuestion::Sizes => {
             "What size costs: fewer than three sizes were run with one outstanding.".to_owned()
         }
-        Unknown::SizesBetween { off } => format!(
+        OpenQuestion::SizesBetween { off } => format!(
             "What a size costs between those that were run: latency is no straight line of it, which misses \
              one by {:.0} %.",
             off * 100.0
         ),
-        Unknown::Unsettled { load: Load { mix, outstanding }, more } => {
+        OpenQuestion::Unsettled { load: ProbeLoad { mix, outstanding }, more } => {
             let others = if *more == 0 { String::new() } else { format!(" and {more} more") };
             format!(
                 "What some loads come to when they last: {mix} at {outstanding} outstanding{others} never \
                  settled, and are not what they would be in the long run."
             )
         }
-        Unknown::OtherLoad { load: Load { mix, outstanding }, outstanding: measured } => format!(
-            "Whether the load was what was asked for: with {outstanding} asked for, {} were outstanding \
+        OpenQuestion::OtherLoad { load: ProbeLoad { mix, outstanding }, outstanding: measured } => {
+            format!(
+                "Whether the load was what was asked for: with {outstanding} asked for, {} were outstanding \
              ({mix}).",
-            short(*measured)
-        ),
-        Unknown::Repeatability => "How repeatable this is: nothing was run twice.".to_owned(),
-        Unknown::OtherHosts => {
+                short(*measured)
+            )
+        }
+        OpenQuestion::Repeatability => "How repeatable this is: nothing was run twice.".to_owned(),
+        OpenQuestion::OtherHosts => {
             "What several hosts reach together: this was one host, and the array's knee \
                                 may lie beyond what one host can drive."
                 .to_owned()
         }
-        Unknown::OtherLoads => {
+        OpenQuestion::OtherLoads => {
             "What others did to the array meanwhile: their load looks like a slower device."
                 .to_owned()
         }
-        Unknown::LeftOut { time_s, what } => {
+        OpenQuestion::LeftOut { time_s, what } => {
             let what: Vec<&str> = what.iter().map(left_out).collect();
             format!("What was left out, as {time_s:.0} s are too few: {}.", what.join(", "))
         }
-        Unknown::TimeUp => "What the loads left say: its time was up.".to_owned(),
-        Unknown::TargetFailed { load, error } => {
+        OpenQuestion::TimeUp => "What the loads left say: its time was up.".to_owned(),
+        OpenQuestion::TargetFailed { load, error } => {
             format!("What came after {load}: the target failed: {error}")
         }
     }
@@ -165,9 +168,9 @@ fn left_out(what: &LeftOut) -> &'static str {
 }
 
 /// A reason for the advice.
-pub(crate) fn why(why: &Why) -> String {
+pub(crate) fn why(why: &AdviceReason) -> String {
     match why {
-        Why::Knee { mix, part, peak_iops, latency_ms, outstanding } => format!(
+        AdviceReason::Knee { mix, part, peak_iops, latency_ms, outstanding } => format!(
             "With {mix} throughput is {:.0} % of its peak of {} IOPS at a latency of {} (95 % sure: {} to \
              {}), with {} outstanding.",
             part * 100.0,
@@ -177,29 +180,31 @@ pub(crate) fn why(why: &Why) -> String {
             ms(latency_ms.high),
             short(*outstanding),
         ),
-        Why::LittleBeyond { outstanding, gain, latency_ratio } => format!(
+        AdviceReason::LittleBeyond { outstanding, gain, latency_ratio } => format!(
             "More buys little: with {outstanding:.0} outstanding throughput is {:.1} % higher than at the \
              threshold, latency {} times as high.",
             gain * 100.0,
             short(*latency_ratio),
         ),
-        Why::Waits { service_ms, waits_ms, threshold_ms } => format!(
+        AdviceReason::Waits { service_ms, waits_ms, threshold_ms } => format!(
             "One IO alone takes {}: at the threshold an IO waits {} of its {}.",
             ms(*service_ms),
             ms(*waits_ms),
             ms(*threshold_ms),
         ),
-        Why::AboveKnee { by } => format!(
+        AdviceReason::AboveKnee { by } => format!(
             "The threshold lies {:.1} % above the knee, for its uncertainty and a number to remember.",
             by * 100.0
         ),
-        Why::Outstanding { outstanding, window } => format!(
+        AdviceReason::Outstanding { outstanding, window } => format!(
             "At the threshold {} are outstanding in the whole cluster. A host that is alone needs a window \
              of that; {window:.0} leaves it a tenth of room.",
             short(*outstanding),
         ),
-        Why::FirstMix { mix } => format!("The advice is for {mix}, which was named first."),
-        Why::OtherKnee { mix, latency_ms, outstanding } => format!(
+        AdviceReason::FirstMix { mix } => {
+            format!("The advice is for {mix}, which was named first.")
+        }
+        AdviceReason::OtherKnee { mix, latency_ms, outstanding } => format!(
             "With {mix} the knee is at {}, with {} outstanding.",
             ms(*latency_ms),
             short(*outstanding),
@@ -237,9 +242,9 @@ fn duration(nanos: u64) -> String {
 mod tests {
     use super::*;
     use crate::report::example::document;
-    use parda_probe::Mix;
+    use parda_probe::LoadMix;
 
-    const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+    const READS: LoadMix = LoadMix { size: 4096, read_percent: 100, random_percent: 100 };
 
     #[test]
     fn thresholds_are_written_as_configuration_has_them() {
@@ -276,7 +281,7 @@ mod tests {
         );
         let full = [
             Evidence::WritesBeforeReads {
-                mix: Mix { read_percent: 0, ..READS },
+                mix: LoadMix { read_percent: 0, ..READS },
                 outstanding: 1,
                 writes_ms: 0.2,
                 reads_ms: 17.7,
@@ -291,14 +296,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_is_said_with_the_load_that_shows_it() {
-        let load = Load { mix: READS, outstanding: 8 };
-        let told = unknown(&Unknown::Unsettled { load, more: 2 });
+        let load = ProbeLoad { mix: READS, outstanding: 8 };
+        let told = unknown(&OpenQuestion::Unsettled { load, more: 2 });
         let expected = "4 KiB, reads, random at 8 outstanding and 2 more never settled";
         assert!(told.contains(expected), "{told}");
-        let told = unknown(&Unknown::OtherLoad { load, outstanding: 19.2 });
+        let told = unknown(&OpenQuestion::OtherLoad { load, outstanding: 19.2 });
         assert!(told.contains("with 8 asked for, 19.2 were outstanding"), "{told}");
         let growth = Some(Growth { from_outstanding: 128.0, by: 1.0 });
-        let told = unknown(&Unknown::KneeBeyond { mix: READS, deepest: 256.0, growth });
+        let told = unknown(&OpenQuestion::KneeBeyond { mix: READS, deepest: 256.0, growth });
         let expected = "256 outstanding did not go far enough beyond it: throughput still grew by 100.0 % from 128 to 256.";
         assert!(told.ends_with(expected), "{told}");
     }

@@ -8,7 +8,7 @@ use parda_plot::number;
 
 use super::words::{CHOICE_COLUMNS, choices, curves, mb_per_s, ms, others, percent, short, story};
 use crate::report::sentences;
-use parda_probe::{Measured, Point, ProbeDocument, Purpose};
+use parda_probe::{KindMeasured, Point, ProbeDocument, Purpose};
 
 /// Columns after the first. The first differs from table to table.
 const COLUMNS: [&str; 10] =
@@ -120,8 +120,8 @@ pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
 
 /// The row of a load under [`COLUMNS`], after its name.
 fn cells(name: String, point: &Point) -> impl Iterator<Item = String> + use<> {
-    let Measured { iops, bytes_per_s, mean_ms, stddev_ms, .. } = point.all;
-    let Measured { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = point.all;
+    let KindMeasured { iops, bytes_per_s, mean_ms, stddev_ms, .. } = point.all;
+    let KindMeasured { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = point.all;
     let rates = [iops, mb_per_s(bytes_per_s)];
     let latencies = [mean_ms, stddev_ms, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms];
     let numbers = rates.into_iter().chain(latencies).map(short);

@@ -1,7 +1,9 @@
 //! Numbers, times and sizes as text.
 
 use parda_plot::{brief, number};
-use parda_probe::{Advice, Curve, End, Estimate, Kind, ProbeDocument, TargetInfo};
+use parda_probe::{
+    Advice, Curve, IntervalEstimate, ProbeDocument, ProbeEnd, TargetInfo, TargetKind,
+};
 
 /// Bytes in decimal units, as storage is sold: `1.80 TB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -42,16 +44,16 @@ pub(crate) fn ms(ms: f64) -> String {
 }
 
 /// A latency with its confidence interval.
-pub(crate) fn latency(of: &Estimate) -> String {
+pub(crate) fn latency(of: &IntervalEstimate) -> String {
     if of.value >= 1.0 {
         return estimate(of, "ms");
     }
     let [value, low, high] = [of.value, of.low, of.high].map(|ms| ms * 1e3);
-    estimate(&Estimate { value, low, high }, "µs")
+    estimate(&IntervalEstimate { value, low, high }, "µs")
 }
 
 /// A number with its unit, and its 95 % confidence interval if that is wider than the digits shown.
-pub(crate) fn estimate(of: &Estimate, unit: &str) -> String {
+pub(crate) fn estimate(of: &IntervalEstimate, unit: &str) -> String {
     let [value, low, high] = [of.value, of.low, of.high].map(short);
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     if low == high || !of.low.is_finite() || !of.high.is_finite() {
@@ -94,25 +96,31 @@ pub(crate) fn percent(part: f64) -> String {
 /// Kind and size of the target: `a block device of 1.80 TB`.
 pub(crate) fn kind(target: &TargetInfo) -> String {
     let kind = match target.kind {
-        Kind::File => "a file",
-        Kind::Device => "a block device",
-        Kind::Nbd => "an NBD export",
-        Kind::Model => "the array model, in virtual time",
+        TargetKind::File => "a file",
+        TargetKind::Device => "a block device",
+        TargetKind::Nbd => "an NBD export",
+        TargetKind::Model => "the array model, in virtual time",
     };
     match target.bytes {
         0 => kind.to_owned(),
-        some if target.kind == Kind::Model => format!("{kind}, of {}", bytes(some)),
+        some if target.kind == TargetKind::Model => format!("{kind}, of {}", bytes(some)),
         some => format!("{kind} of {}", bytes(some)),
     }
 }
 
 /// Sentence on the end of the probe.
-pub(crate) fn end(end: End) -> &'static str {
+pub(crate) fn end(end: ProbeEnd) -> &'static str {
     match end {
-        End::Complete => "All loads were run.",
-        End::Time => "Its time was up before all loads were run: what is missing is not below.",
-        End::Aborted => "It was stopped before all loads were run: what is missing is not below.",
-        End::Failed => "The target failed before all loads were run: what is missing is not below.",
+        ProbeEnd::Complete => "All loads were run.",
+        ProbeEnd::Time => {
+            "Its time was up before all loads were run: what is missing is not below."
+        }
+        ProbeEnd::Aborted => {
+            "It was stopped before all loads were run: what is missing is not below."
+        }
+        ProbeEnd::Failed => {
+            "The target failed before all loads were run: what is missing is not below."
+        }
     }
 }
 
@@ -276,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_estimate_is_said_with_its_interval_unless_that_is_nothing() {
-        let of = |value, low, high| Estimate { value, low, high };
+        let of = |value, low, high| IntervalEstimate { value, low, high };
         assert_eq!(estimate(&of(12.0, 10.5, 14.0), "ms"), "12 ms (10.5 to 14)");
         assert_eq!(estimate(&of(12.0, 12.0, 12.0), "ms"), "12 ms");
         assert_eq!(estimate(&of(12.0, f64::NAN, 13.0), ""), "12");

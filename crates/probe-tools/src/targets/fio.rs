@@ -12,10 +12,12 @@ use std::time::Duration;
 use parda_awake::Instant;
 use parda_control::Bytes;
 use parda_workload::fio::{Job, JobTarget, UnsupportedByFio, has_engine};
-use parda_workload::{Demand, SizePart, Workload};
+use parda_workload::{ArrivalRule, SizePart, Workload};
 
 use child::Child;
-use parda_probe::{Allowance, Driven, Driver, Load, Mix, Moment, Recording, Snapshot, Watch};
+use parda_probe::{
+    Driven, LoadDriver, LoadMix, LoadSnapshot, Moment, ProbeLoad, Recording, TimeAllowance, Watch,
+};
 
 /// Number of slices of a load, as far as their length stays within these bounds.
 const SLICES: f64 = 40.0;
@@ -68,7 +70,7 @@ impl Fio {
     /// The job of a load, which runs for `most` at most.
     pub(crate) fn job(
         &self,
-        load: &Load,
+        load: &ProbeLoad,
         seed: u64,
         most: Duration,
     ) -> Result<Job, UnsupportedByFio> {
@@ -101,12 +103,12 @@ impl Fio {
     }
 }
 
-impl Driver for Fio {
+impl LoadDriver for Fio {
     fn drive(
         &mut self,
-        load: &Load,
+        load: &ProbeLoad,
         seed: u64,
-        allowance: &Allowance,
+        allowance: &TimeAllowance,
         watch: Watch<'_>,
     ) -> Result<Driven, String> {
         // fio is stopped earlier. The bound ends it if this process dies.
@@ -172,7 +174,7 @@ impl Running {
         Moment { load_s: self.recording.seconds(), silent_s }
     }
 
-    fn take(&mut self, snapshot: Snapshot) {
+    fn take(&mut self, snapshot: LoadSnapshot) {
         let now = Instant::now();
         // A machine that gave fio no time to answer gave its IOs none.
         let gap = now - self.answered;
@@ -192,7 +194,7 @@ impl Running {
     }
 
     /// Whether the load is known precisely enough, or its time is up.
-    fn enough(&self, allowance: &Allowance) -> bool {
+    fn enough(&self, allowance: &TimeAllowance) -> bool {
         let verdict = self.recording.steadiness(LEAST_WARMUP_S);
         let took_s = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
         let known = verdict.steady && verdict.precision <= allowance.precision;
@@ -212,8 +214,8 @@ impl Running {
 
 /// A load as a workload of a scenario: a closed loop of the same mix.
 #[must_use]
-pub fn workload(load: &Load) -> Workload {
-    let Mix { size, read_percent, random_percent } = load.mix;
+pub fn workload(load: &ProbeLoad) -> Workload {
+    let LoadMix { size, read_percent, random_percent } = load.mix;
     Workload {
         sizes: vec![SizePart { size: Bytes(size), percent: 100 }],
         read_percent: f64::from(read_percent),
@@ -221,7 +223,7 @@ pub fn workload(load: &Load) -> Workload {
         one_stream: false,
         trim_percent: 0.0,
         hot: None,
-        demand: Demand::Closed { outstanding: load.outstanding },
+        demand: ArrivalRule::Closed { outstanding: load.outstanding },
         bursts: None,
     }
 }
@@ -229,15 +231,15 @@ pub fn workload(load: &Load) -> Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_probe::Mix;
+    use parda_probe::LoadMix;
 
     fn fio(writes: bool) -> Fio {
         Fio { nbd: false, name: "/dev/sdx".to_owned(), offset: 0, bytes: 1 << 30, writes }
     }
 
     fn told(fio: &Fio, read_percent: u32) -> Vec<String> {
-        let mix = Mix { size: 8192, read_percent, random_percent: 70 };
-        let load = Load { mix, outstanding: 12 };
+        let mix = LoadMix { size: 8192, read_percent, random_percent: 70 };
+        let load = ProbeLoad { mix, outstanding: 12 };
         let job = fio.job(&load, 7, Duration::from_secs(5)).unwrap();
         fio.arguments(&job, Duration::from_millis(200))
     }

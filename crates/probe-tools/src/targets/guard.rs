@@ -20,7 +20,7 @@ use std::path::Path;
 pub(crate) use ends::{EDGE, create, mark, unmarked};
 pub(crate) use used::{claim, device_in_use, file_in_use};
 
-use parda_probe::Kind;
+use parda_probe::TargetKind;
 
 /// Reason why a target is not written to.
 #[derive(Debug, thiserror::Error)]
@@ -62,12 +62,12 @@ pub enum Writes {
 
 impl Writes {
     /// Checks that the permission covers a target of this name and kind.
-    pub(crate) fn named(&self, name: &str, kind: Kind) -> Result<(), Why> {
+    pub(crate) fn named(&self, name: &str, kind: TargetKind) -> Result<(), Why> {
         match self {
             Writes::To(typed) if typed != name => {
                 Err(Why::Other(format!("it is not what --allow-writes names, {typed}")))
             }
-            Writes::Allowed if kind == Kind::Nbd => Err(Why::Other(format!(
+            Writes::Allowed if kind == TargetKind::Nbd => Err(Why::Other(format!(
                 "who else uses an export cannot be seen: say that nobody does, with its name, as in --allow-writes={name}"
             ))),
             _ => Ok(()),

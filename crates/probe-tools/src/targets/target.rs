@@ -11,7 +11,9 @@ use std::time::Duration;
 use parda_address::Uri;
 use parda_exchange::region::NbdConnection;
 use parda_nbd::TransmissionFlags;
-use parda_probe::{Driver, Kind, Plan, Probe, ProbeDocument, TargetInfo, Watcher, Wishes};
+use parda_probe::{
+    LoadDriver, Probe, ProbeDocument, ProbePlan, TargetInfo, TargetKind, Watcher, Wishes,
+};
 
 use super::about;
 use super::fio::Fio;
@@ -27,7 +29,7 @@ const LEAST_CREATED: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct Target {
     info: TargetInfo,
-    driver: Box<dyn Driver>,
+    driver: Box<dyn LoadDriver>,
     /// Number of bytes that are driven.
     driven_bytes: u64,
     may_be_written: bool,
@@ -101,7 +103,7 @@ impl Target {
 
     /// A target that holds no data, by its own driver: it may be written to.
     #[must_use]
-    pub fn without_data(info: TargetInfo, driver: Box<dyn Driver>) -> Target {
+    pub fn without_data(info: TargetInfo, driver: Box<dyn LoadDriver>) -> Target {
         let driven_bytes = info.bytes;
         Target { info, driver, driven_bytes, may_be_written: true, _claimed: None }
     }
@@ -111,9 +113,9 @@ impl Target {
         let wrong = |error| unopened(name, &error);
         let found = fs::metadata(path).map_err(wrong)?;
         let (kind, about) = if found.is_file() {
-            (Kind::File, about::file(path, &found))
+            (TargetKind::File, about::file(path, &found))
         } else if found.file_type().is_block_device() {
-            (Kind::Device, about::device(found.rdev()))
+            (TargetKind::Device, about::device(found.rdev()))
         } else {
             return Err(unfit(name, "is neither a file nor a block device"));
         };
@@ -131,7 +133,7 @@ impl Target {
             }
         };
         let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0));
-        if kind == Kind::File && data == Err(rustix::io::Errno::NXIO) {
+        if kind == TargetKind::File && data == Err(rustix::io::Errno::NXIO) {
             let why = "has no data, only holes, and reads of holes never reach a disk; fill it first, or make a file to \
                        probe with --create 1GiB, under a new name";
             return Err(unfit(name, why));
@@ -150,8 +152,13 @@ impl Target {
             true
         };
         let (bytes, about) = (connection.agreed().size, vec![format!("NBD at {}", uri.address)]);
-        let info =
-            TargetInfo { name: name.to_owned(), kind: Kind::Nbd, bytes, writes: false, about };
+        let info = TargetInfo {
+            name: name.to_owned(),
+            kind: TargetKind::Nbd,
+            bytes,
+            writes: false,
+            about,
+        };
         Target::by_fio(info, writes, None)
     }
 
@@ -162,7 +169,7 @@ impl Target {
     ) -> Result<Target, TargetError> {
         // Loads that write leave out both ends.
         let edge = if writes { EDGE } else { 0 };
-        let (nbd, driven_bytes) = (info.kind == Kind::Nbd, info.bytes - 2 * edge);
+        let (nbd, driven_bytes) = (info.kind == TargetKind::Nbd, info.bytes - 2 * edge);
         let name = info.name.clone();
         let fio = Fio { nbd, name, offset: edge, bytes: driven_bytes, writes };
         fio.check()
@@ -197,16 +204,16 @@ impl Target {
         seed: u64,
         watcher: &mut dyn Watcher,
     ) -> ProbeDocument {
-        let (target, plan) = (self.info.clone(), Plan::new(wishes, seed));
+        let (target, plan) = (self.info.clone(), ProbePlan::new(wishes, seed));
         Probe { target, driver: &mut *self.driver, plan, time, seed }.run(watcher)
     }
 }
 
 /// Checks that a file or a device may be overwritten, claims it, and writes the mark.
-fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result<File, Why> {
+fn may_overwrite(path: &Path, kind: TargetKind, bytes: u64, writes: &Writes) -> Result<File, Why> {
     let name = path.to_string_lossy();
     writes.named(&name, kind)?;
-    let file = if kind == Kind::Device {
+    let file = if kind == TargetKind::Device {
         guard::device_in_use(path)?;
         guard::claim(path)?
     } else {
@@ -216,7 +223,7 @@ fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result
     guard::signatures(path)?;
     let unmarked = guard::unmarked(bytes, &mut |at, buffer| Ok(file.read_exact_at(buffer, at)?));
     match (kind, unmarked) {
-        (Kind::File, Ok(true) | Err(Why::Unmarked(_))) => Err(Why::other(
+        (TargetKind::File, Ok(true) | Err(Why::Unmarked(_))) => Err(Why::other(
             "only a file that parda probe has made is plainly there to be overwritten: make one with \
              --create 1GiB, under a new name",
         )),
@@ -272,7 +279,7 @@ fn may_overwrite_export(
     // The name of a known format says more than the offset of the first byte that is not zero.
     guard::signatures(copy.path())?;
     let unmarked = ends?;
-    writes.named(name, Kind::Nbd)?;
+    writes.named(name, TargetKind::Nbd)?;
     if unmarked {
         connection.restart_clock(PATIENCE);
         guard::mark(&mut |block| connection.write(0, block).map_err(Why::unread))?;

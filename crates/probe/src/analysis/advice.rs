@@ -3,8 +3,8 @@
 use crate::analysis::curve::{CurvePoint, Fit};
 use crate::analysis::knee::Swept;
 use crate::analysis::knee::WORTH;
-use crate::findings::{Advice, Choice, Knee};
-use crate::reasons::Why;
+use crate::findings::{Advice, Knee, ThresholdChoice};
+use crate::reasons::AdviceReason;
 
 /// Bounds of the fraction by which the threshold lies above the knee. Within them it is the uncertainty of the knee. A
 /// threshold that is too low loses throughput, one that is too high costs everybody latency.
@@ -46,17 +46,17 @@ pub(super) fn advice(swept: &[Swept]) -> Option<Advice> {
 }
 
 /// The advised threshold among others, as far as the sweep tells of them.
-fn choices(fit: &Fit, advised: f64, peak: f64) -> Vec<Choice> {
+fn choices(fit: &Fit, advised: f64, peak: f64) -> Vec<ThresholdChoice> {
     let latency = |at: usize| fit.depths[at].outstanding / fit.iops[at] * 1e3;
     let (least, most) = (latency(0) * ABOVE_LEAST, latency(fit.depths.len() - 1));
-    let mut choices: Vec<Choice> = Vec::new();
+    let mut choices: Vec<ThresholdChoice> = Vec::new();
     for part in PARTS {
         let ms = if part == 1.0 { advised } else { plain(advised * part * 1e6) as f64 / 1e6 };
         if part != 1.0 && !(least..=most).contains(&ms) {
             continue;
         }
         let place = fit.at_latency(ms);
-        choices.push(Choice {
+        choices.push(ThresholdChoice {
             latency_threshold_ms: ms,
             outstanding: place.outstanding,
             throughput_fraction: (place.iops / peak).min(1.0),
@@ -75,10 +75,10 @@ struct Threshold {
     place: CurvePoint,
 }
 
-fn why(knee: &Knee, swept: &[Swept], threshold: &Threshold) -> Vec<Why> {
+fn why(knee: &Knee, swept: &[Swept], threshold: &Threshold) -> Vec<AdviceReason> {
     let Some((Swept { curve, fit }, others)) = swept.split_first() else { return Vec::new() };
     let (mix, at, place) = (curve.mix, knee.latency_ms, threshold.place);
-    let mut why = vec![Why::Knee {
+    let mut why = vec![AdviceReason::Knee {
         mix,
         part: WORTH,
         peak_iops: curve.peak_iops.value,
@@ -86,25 +86,28 @@ fn why(knee: &Knee, swept: &[Swept], threshold: &Threshold) -> Vec<Why> {
         outstanding: knee.outstanding.value,
     }];
     let deepest = fit.depths.last().zip(fit.iops.last());
-    why.extend(deepest.map(|(last, iops)| Why::LittleBeyond {
+    why.extend(deepest.map(|(last, iops)| AdviceReason::LittleBeyond {
         outstanding: last.asked,
         gain: iops / place.iops - 1.0,
         latency_ratio: last.outstanding / last.iops * 1e3 / threshold.ms,
     }));
-    why.extend(curve.service_ms.map(|service| Why::Waits {
+    why.extend(curve.service_ms.map(|service| AdviceReason::Waits {
         service_ms: service.value,
         waits_ms: (threshold.ms - service.value).max(0.0),
         threshold_ms: threshold.ms,
     }));
-    why.push(Why::AboveKnee { by: threshold.ms / at.value - 1.0 });
-    why.push(Why::Outstanding { outstanding: place.outstanding, window: threshold.window });
+    why.push(AdviceReason::AboveKnee { by: threshold.ms / at.value - 1.0 });
+    why.push(AdviceReason::Outstanding {
+        outstanding: place.outstanding,
+        window: threshold.window,
+    });
     if !others.is_empty() {
-        why.push(Why::FirstMix { mix });
+        why.push(AdviceReason::FirstMix { mix });
     }
     why.extend(others.iter().filter_map(|other| {
         let knee = other.curve.knee?;
         let (latency_ms, outstanding) = (knee.latency_ms.value, knee.outstanding.value);
-        Some(Why::OtherKnee { mix: other.curve.mix, latency_ms, outstanding })
+        Some(AdviceReason::OtherKnee { mix: other.curve.mix, latency_ms, outstanding })
     }));
     why
 }

@@ -2,8 +2,8 @@
 
 use crate::analysis::curve::{Depth, Fit};
 use crate::analysis::resample::{self, Rate, TIMES};
-use crate::findings::{Curve, Estimate, Knee};
-use crate::load::Mix;
+use crate::findings::{Curve, IntervalEstimate, Knee};
+use crate::load::LoadMix;
 use crate::point::Point;
 
 /// The part of the peak's throughput that makes a knee.
@@ -23,7 +23,7 @@ pub(super) struct Swept {
 
 /// Finds peak and knee of a mix. `between`: excess of the differences between runs of one load over those that their
 /// slices explain. A relative standard deviation.
-pub(super) fn swept(points: &[Point], mix: Mix, between: f64) -> Swept {
+pub(super) fn swept(points: &[Point], mix: LoadMix, between: f64) -> Swept {
     let runs = runs(points, mix);
     let fit = Fit::new(depths(&runs, resample::seen));
     let mut random = resample::random();
@@ -72,7 +72,7 @@ fn reached(fit: &Fit) -> bool {
 /// The depth at which one more point of the mix would make its knee more precise. `None` once the knee lies
 /// between two depths that are near enough, or if the sweep has to go deeper.
 #[must_use]
-pub fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
+pub fn sharper(points: &[Point], mix: LoadMix) -> Option<u32> {
     let runs = runs(points, mix);
     if runs.is_empty() {
         return None;
@@ -88,7 +88,7 @@ pub fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
 }
 
 /// The runs of a mix, grouped by depth.
-fn runs(points: &[Point], mix: Mix) -> Vec<Vec<&Point>> {
+fn runs(points: &[Point], mix: LoadMix) -> Vec<Vec<&Point>> {
     let mut runs: Vec<&Point> = points
         .iter()
         .filter(|point| point.load.mix == mix && point.all.ios > 0)
@@ -123,7 +123,7 @@ fn depths(runs: &[Vec<&Point>], mut rate: impl FnMut(&Point) -> Rate) -> Vec<Dep
 }
 
 /// Mean latency with one outstanding.
-fn service(runs: &[Vec<&Point>], between: f64) -> Option<Estimate> {
+fn service(runs: &[Vec<&Point>], between: f64) -> Option<IntervalEstimate> {
     let alone: &Vec<&Point> = runs.iter().find(|runs| runs[0].load.outstanding == 1)?;
     let mean = |depth: &Depth| depth.outstanding / depth.iops * 1e3;
     let only = std::slice::from_ref(alone);

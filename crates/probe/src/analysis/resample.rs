@@ -3,8 +3,8 @@
 //! The slices of a run are resampled: as many as there are, with repetition. Every result is computed again from each resample, and
 //! the middle 95 % of the results are the interval.
 
-use crate::findings::Estimate;
-use crate::point::{Point, Slice};
+use crate::findings::IntervalEstimate;
+use crate::point::{Point, TimeSlice};
 use crate::sample;
 
 /// Number of resamples of a bootstrap.
@@ -49,7 +49,7 @@ pub(super) fn again(point: &Point, random: &mut fastrand::Rng) -> Rate {
 }
 
 /// The rate of slices together.
-fn together<'a>(slices: impl Iterator<Item = &'a Slice>) -> Rate {
+fn together<'a>(slices: impl Iterator<Item = &'a TimeSlice>) -> Rate {
     let (mut seconds, mut ios, mut sum) = (0.0, 0.0, 0.0);
     for slice in slices {
         seconds += slice.seconds;
@@ -84,12 +84,12 @@ pub(super) fn jitter(random: &mut fastrand::Rng, spread: f64) -> f64 {
 }
 
 /// A value with the interval of the middle 95 % of `drawn`, widened if need be to contain the value.
-pub(super) fn estimate(value: f64, mut drawn: Vec<f64>) -> Estimate {
+pub(super) fn estimate(value: f64, mut drawn: Vec<f64>) -> IntervalEstimate {
     drawn.retain(|value| value.is_finite());
     drawn.sort_by(f64::total_cmp);
     let at = |part: f64| {
         let place = (drawn.len().saturating_sub(1) as f64 * part).round() as usize;
         drawn.get(place).copied().unwrap_or(value)
     };
-    Estimate { value, low: at(0.025).min(value), high: at(0.975).max(value) }
+    IntervalEstimate { value, low: at(0.025).min(value), high: at(0.975).max(value) }
 }

@@ -3,8 +3,8 @@
 
 use crate::analysis::knee::Swept;
 use crate::findings::Asymmetry;
-use crate::load::{Load, Mix};
-use crate::point::{Bucket, Point, Slice};
+use crate::load::{LoadMix, ProbeLoad};
+use crate::point::{Bucket, Point, TimeSlice};
 use crate::reasons::{Evidence, Suspect, Suspicion};
 
 /// Latency, in milliseconds, below which no medium behind a kernel and a bus answers.
@@ -43,7 +43,7 @@ fn random(points: &[Point], read_percent: u32) -> Vec<&Point> {
     let mut random: Vec<&Point> = points
         .iter()
         .filter(|point| {
-            let Mix { read_percent: reads, random_percent, .. } = point.load.mix;
+            let LoadMix { read_percent: reads, random_percent, .. } = point.load.mix;
             reads == read_percent && random_percent == 100 && point.all.ios > 0
         })
         .collect();
@@ -52,16 +52,17 @@ fn random(points: &[Point], read_percent: u32) -> Vec<&Point> {
 }
 
 /// The same load but for its mix.
-fn beside<'a>(points: &'a [Point], point: &Point, mix: Mix) -> Option<&'a Point> {
-    let load = Load { mix, ..point.load };
+fn beside<'a>(points: &'a [Point], point: &Point, mix: LoadMix) -> Option<&'a Point> {
+    let load = ProbeLoad { mix, ..point.load };
     points.iter().find(|other| other.load == load && other.all.ios > 0)
 }
 
 /// Reads and writes of one size, randomness and depth. The deepest of several is taken: there a cache's first help is
 /// used up.
 pub(super) fn asymmetry(points: &[Point]) -> Option<Asymmetry> {
-    let with =
-        |point: &Point, read_percent| beside(points, point, Mix { read_percent, ..point.load.mix });
+    let with = |point: &Point, read_percent| {
+        beside(points, point, LoadMix { read_percent, ..point.load.mix })
+    };
     let both = points.iter().filter_map(|point| Some((with(point, 100)?, with(point, 0)?)));
     let (reads, writes) = both.max_by_key(|(reads, _)| reads.load.outstanding)?;
     Some(Asymmetry {
@@ -84,7 +85,7 @@ fn memory(points: &[Point]) -> Option<Suspicion> {
 /// Some random reads are answered far sooner than the others, or ever more of them are.
 fn read_cache(points: &[Point]) -> Option<Suspicion> {
     for point in random(points, 100) {
-        let Load { mix, outstanding } = point.load;
+        let ProbeLoad { mix, outstanding } = point.load;
         if let Some(Kinds { fast, up_to: up_to_ms, from: from_ms }) =
             two_kinds(&point.all.histogram)
         {
@@ -104,8 +105,8 @@ fn read_cache(points: &[Point]) -> Option<Suspicion> {
 fn write_cache(points: &[Point]) -> Option<Suspicion> {
     let writes = random(points, 0);
     let too_fast = writes.iter().find_map(|point| {
-        let Load { mix, outstanding } = point.load;
-        let reads = beside(points, point, Mix { read_percent: 100, ..mix })?;
+        let ProbeLoad { mix, outstanding } = point.load;
+        let reads = beside(points, point, LoadMix { read_percent: 100, ..mix })?;
         let (writes_ms, reads_ms) = (point.all.mean_ms, reads.all.mean_ms);
         (writes_ms < 0.6 * reads_ms).then_some(Evidence::WritesBeforeReads {
             mix,
@@ -126,14 +127,14 @@ fn write_cache(points: &[Point]) -> Option<Suspicion> {
 /// Reads in a row are far faster than random ones, beyond what their transfer takes.
 fn prefetch(points: &[Point]) -> Option<Suspicion> {
     let pair = random(points, 100).into_iter().find_map(|point| {
-        let mix = Mix { random_percent: 0, ..point.load.mix };
+        let mix = LoadMix { random_percent: 0, ..point.load.mix };
         beside(points, point, mix).map(|rows| (point, rows))
     });
     let (scattered, rows) = pair?;
     if rows.all.mean_ms * 3.0 > scattered.all.mean_ms {
         return None;
     }
-    let Load { mix, outstanding } = rows.load;
+    let ProbeLoad { mix, outstanding } = rows.load;
     let (sequential_ms, random_ms) = (rows.all.mean_ms, scattered.all.mean_ms);
     suspicion(Suspect::Prefetch, Evidence::ReadAhead { mix, outstanding, sequential_ms, random_ms })
 }
@@ -214,7 +215,7 @@ fn two_kinds(histogram: &[Bucket]) -> Option<Kinds> {
 }
 
 /// The mean of the first and of the last third of a run, if it fell beyond chance.
-fn falls(slices: &[Slice], value: impl Fn(&Slice) -> Option<f64>) -> Option<(f64, f64)> {
+fn falls(slices: &[TimeSlice], value: impl Fn(&TimeSlice) -> Option<f64>) -> Option<(f64, f64)> {
     let values: Vec<f64> = slices.iter().filter_map(value).collect();
     let third = values.len() / 3;
     if third < 2 {

@@ -1,18 +1,18 @@
 //! Points that are made up: a device whose throughput is known in closed form, with noise.
 
 use super::*;
-use crate::document::Kind;
-use crate::load::Load;
-use crate::point::{Bucket, Measured, Slice};
-use crate::reasons::{Evidence, Growth, Suspect, Unknown};
+use crate::document::TargetKind;
+use crate::load::ProbeLoad;
+use crate::point::{Bucket, KindMeasured, TimeSlice};
+use crate::reasons::{Evidence, Growth, OpenQuestion, Suspect};
 
-const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+const READS: LoadMix = LoadMix { size: 4096, read_percent: 100, random_percent: 100 };
 const DEPTHS: [u32; 12] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
 
 pub(crate) fn target() -> TargetInfo {
     TargetInfo {
         name: "made up".to_owned(),
-        kind: Kind::Model,
+        kind: TargetKind::Model,
         bytes: 1 << 40,
         writes: false,
         about: Vec::new(),
@@ -21,23 +21,23 @@ pub(crate) fn target() -> TargetInfo {
 
 /// A run of so many slices of a second that stray by `noise`.
 pub(crate) fn point(
-    mix: Mix,
+    mix: LoadMix,
     outstanding: u32,
     iops: f64,
     noise: f64,
     random: &mut fastrand::Rng,
 ) -> Point {
     let mut stray = || 1.0 + noise * ((0..12).map(|_| random.f64()).sum::<f64>() - 6.0);
-    let slices: Vec<Slice> = (0..20)
+    let slices: Vec<TimeSlice> = (0..20)
         .map(|_| {
             let iops = iops * stray();
             let mean_ms = Some(f64::from(outstanding) / iops * 1e3);
-            Slice { seconds: 1.0, iops, mean_ms }
+            TimeSlice { seconds: 1.0, iops, mean_ms }
         })
         .collect();
     let iops = slices.iter().map(|slice| slice.iops).sum::<f64>() / 20.0;
     let mean_ms = f64::from(outstanding) / iops * 1e3;
-    let all = Measured {
+    let all = KindMeasured {
         ios: (iops * 20.0) as u64,
         iops,
         bytes_per_s: iops * mix.size as f64,
@@ -53,7 +53,7 @@ pub(crate) fn point(
             .to_vec(),
     };
     Point {
-        load: Load { mix, outstanding },
+        load: ProbeLoad { mix, outstanding },
         purpose: Purpose::Depth,
         warmup_s: 1.0,
         measured_s: 20.0,
@@ -166,7 +166,7 @@ fn a_sweep_that_ends_below_the_knee_says_so_and_gives_no_advice() {
     let found = findings(&sweep(0.002, 1, |n| 10.0 * n), &target());
     assert!(found.curves[0].knee.is_none() && found.advice.is_none());
     let beyond = found.unknown.iter().find_map(|unknown| match unknown {
-        Unknown::KneeBeyond { deepest, growth, .. } => Some((*deepest, growth.unwrap())),
+        OpenQuestion::KneeBeyond { deepest, growth, .. } => Some((*deepest, growth.unwrap())),
         _ => None,
     });
     let (deepest, Growth { from_outstanding, by }) = beyond.unwrap();
@@ -219,7 +219,7 @@ fn two_kinds_of_reads_are_a_cache() {
 #[test]
 fn writes_that_are_too_fast_and_then_fall_are_a_cache() {
     let mut random = fastrand::Rng::with_seed(1);
-    let writes = Mix { read_percent: 0, ..READS };
+    let writes = LoadMix { read_percent: 0, ..READS };
     let mut points = sweep(0.005, 1, saturating);
     let mut fast = point(writes, 1, 5000.0, 0.01, &mut random);
     fast.slices.iter_mut().skip(12).for_each(|slice| slice.iops = 180.0);
@@ -243,7 +243,7 @@ fn writes_that_are_too_fast_and_then_fall_are_a_cache() {
 #[test]
 fn reads_in_a_row_that_cost_no_seek_are_prefetched() {
     let mut random = fastrand::Rng::with_seed(1);
-    let rows = Mix { random_percent: 0, ..READS };
+    let rows = LoadMix { random_percent: 0, ..READS };
     let mut points = sweep(0.005, 1, saturating);
     points.push(point(rows, 1, 5000.0, 0.01, &mut random));
     let found = findings(&points, &target()).suspicions;
@@ -256,7 +256,7 @@ fn a_line_through_sizes_has_its_slope_and_its_beginning() {
     let mut points = Vec::new();
     for kib in [4_u32, 16, 64, 128, 256, 512] {
         let ms = 12.5 + 0.02 * f64::from(kib);
-        let mix = Mix { size: u64::from(kib) << 10, ..READS };
+        let mix = LoadMix { size: u64::from(kib) << 10, ..READS };
         points.push(Point {
             purpose: Purpose::Size,
             ..point(mix, 1, 1000.0 / ms, 0.02, &mut random)
@@ -296,22 +296,22 @@ fn what_cannot_be_told_is_said() {
     points[3].settled = false;
     points[5].little_error = -0.2;
     points[5].outstanding_measured = 19.2;
-    let device = TargetInfo { kind: Kind::Device, ..target() };
+    let device = TargetInfo { kind: TargetKind::Device, ..target() };
     let unknown = findings(&points, &device).unknown;
     let load = |i: usize| points[i].load;
     for told in [
-        Unknown::Writes,
-        Unknown::Sizes,
-        Unknown::Unsettled { load: load(3), more: 0 },
-        Unknown::OtherLoad { load: load(5), outstanding: 19.2 },
-        Unknown::Repeatability,
-        Unknown::OtherHosts,
+        OpenQuestion::Writes,
+        OpenQuestion::Sizes,
+        OpenQuestion::Unsettled { load: load(3), more: 0 },
+        OpenQuestion::OtherLoad { load: load(5), outstanding: 19.2 },
+        OpenQuestion::Repeatability,
+        OpenQuestion::OtherHosts,
     ] {
         assert!(unknown.contains(&told), "{told:?}: {unknown:#?}");
     }
     let nothing = findings(&[], &target());
     assert!(nothing.curves.is_empty() && nothing.advice.is_none());
-    assert_eq!(nothing.unknown[0], Unknown::NoSweep);
+    assert_eq!(nothing.unknown[0], OpenQuestion::NoSweep);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn runs_without_an_io_or_a_slice_break_nothing() {
 fn a_cost_is_what_four_sweeps_leave_for_an_io_and_for_its_bytes() {
     let mut random = fastrand::Rng::with_seed(3);
     let mut sweep = |size: u64, read_percent: u32, peak: f64| {
-        let mix = Mix { size, read_percent, random_percent: 100 };
+        let mix = LoadMix { size, read_percent, random_percent: 100 };
         let at = |depth: &u32| peak * f64::from(*depth) / f64::from(depth + 4);
         DEPTHS.map(|depth| point(mix, depth, at(&depth), 0.0, &mut random))
     };

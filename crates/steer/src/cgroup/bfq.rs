@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::cgroup::files::{ChangedSetting, ShareError, line, lineage, write_line};
-use crate::cgroup::vms::Vms;
+use crate::cgroup::vms::CgroupVms;
 use crate::device::Device;
 use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
@@ -80,7 +80,7 @@ impl Bfq {
     /// Sets weights, for this device alone, and repairs earlier settings that were changed.
     pub(crate) fn set(
         &mut self,
-        vms: &Vms,
+        vms: &CgroupVms,
         journal: &mut LockedJournal,
     ) -> Result<Vec<ChangedSetting>, ShareError> {
         let mut changed = Vec::new();

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use parda_control::{Limit, Rate, Rates};
 
-use crate::cgroup::demand::{Begun, Done};
+use crate::cgroup::demand::{Begun, IoCounts};
 use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
-use crate::cgroup::vms::{Vm, VmKey, Vms};
+use crate::cgroup::vms::{CgroupVm, CgroupVms, VmKey};
 use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs;
@@ -35,13 +35,13 @@ pub struct Pair {
 
 impl Pair {
     /// Splits a rate as `done` was: each direction has [`OTHER_WAY`] of it at least.
-    fn split(rate: f64, done: Done) -> Pair {
+    fn split(rate: f64, done: IoCounts) -> Pair {
         let (reads, writes) = parts(done);
         Pair::new(rate * reads, rate * writes)
     }
 
     /// Splits a rate that both directions together never exceed.
-    fn within(rate: f64, done: Done) -> Pair {
+    fn within(rate: f64, done: IoCounts) -> Pair {
         let ((reads, writes), rate) = (parts(done), rate.floor());
         let reads =
             (rate * reads / (reads + writes)).round().clamp(LEAST, (rate - LEAST).max(LEAST));
@@ -49,7 +49,7 @@ impl Pair {
     }
 
     /// The bounds of a limit.
-    fn of_limit(rates: &Rates, done: Done) -> Pair {
+    fn of_limit(rates: &Rates, done: IoCounts) -> Pair {
         let whole = |rate: Rate| rate.mean.floor().max(LEAST) as u64;
         let apart = Pair { reads: rates.reads.map(whole), writes: rates.writes.map(whole) };
         apart.or_less(rates.total.map(|rate| Pair::within(rate.mean, done)).unwrap_or_default())
@@ -91,7 +91,7 @@ impl Pair {
     }
 
     /// The directions, reads and writes, in which so much was done that the bound held it back.
-    fn holds(self, done: Done, seconds: f64) -> [bool; 2] {
+    fn holds(self, done: IoCounts, seconds: f64) -> [bool; 2] {
         let at = |done: u64, most: Option<u64>| {
             most.is_some_and(|most| done as f64 >= HELD * most as f64 * seconds)
         };
@@ -100,7 +100,7 @@ impl Pair {
 }
 
 /// Parts of reads and of writes in what was done, [`OTHER_WAY`] at least.
-fn parts(done: Done) -> (f64, f64) {
+fn parts(done: IoCounts) -> (f64, f64) {
     let all = done.reads + done.writes;
     let part = |n: u64| if all == 0 { 1.0 } else { (n as f64 / all as f64).max(OTHER_WAY) };
     (part(done.reads), part(done.writes))
@@ -121,7 +121,7 @@ pub struct Cap {
 
 impl Cap {
     /// The lower of a VM's `share`, in IOs per second, and its limits. `begun`: its begun IOs of the period before.
-    fn of_vm(share: Option<f64>, vm: &Vm, begun: Begun) -> Cap {
+    fn of_vm(share: Option<f64>, vm: &CgroupVm, begun: Begun) -> Cap {
         let bytes = begun.bytes.all() as f64 / begun.ios.all().max(1) as f64;
         let by_tenant = most_ios(&vm.grant.limit, bytes) < most_ios(&vm.limit, bytes);
         Cap { by_tenant, ..Cap::of(share, &vm.limits(), begun) }
@@ -234,7 +234,7 @@ pub(crate) fn most_ios(limit: &Limit, bytes: f64) -> f64 {
 
 /// Cause that holds a VM back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBy {
+pub enum CapReason {
     /// Part of the window or rate by its shares.
     Shares,
     /// Limit that the configuration sets.
@@ -290,16 +290,17 @@ impl Caps {
 
     /// Cap that held a VM back in a period: its own, or another program's.
     #[must_use]
-    pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> Option<HeldBy> {
+    pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> Option<CapReason> {
         let cap = self.in_force.get(key).map(|in_force| in_force.cap);
         let theirs = self.theirs.get(key).map(|theirs| theirs.cap.where_in_force(cap));
-        let theirs = theirs.filter(|theirs| theirs.holds(begun, seconds)).map(|_| HeldBy::Theirs);
+        let theirs =
+            theirs.filter(|theirs| theirs.holds(begun, seconds)).map(|_| CapReason::Theirs);
         let Some(cap) = cap else { return theirs };
         let ios = cap.ios.holds(begun.ios, seconds);
         let by_shares = ios.into_iter().zip(cap.by_shares).any(|(held, by)| held && by);
-        let by_limit = if cap.by_tenant { HeldBy::Tenant } else { HeldBy::Limit };
+        let by_limit = if cap.by_tenant { CapReason::Tenant } else { CapReason::Limit };
         match (by_shares, theirs) {
-            (true, _) => Some(HeldBy::Shares),
+            (true, _) => Some(CapReason::Shares),
             (false, Some(theirs)) => Some(theirs),
             (false, None) => cap.holds(begun, seconds).then_some(by_limit),
         }
@@ -309,7 +310,7 @@ impl Caps {
     /// other VMs. Each cap is read back. Returns the caps that another process had changed, and its bounds that were found first.
     pub(crate) fn set(
         &mut self,
-        vms: &Vms,
+        vms: &CgroupVms,
         rates: &BTreeMap<VmKey, f64>,
         begun: &BTreeMap<VmKey, Begun>,
         journal: &mut LockedJournal,
@@ -431,8 +432,8 @@ const UNBOUNDED: &str = "rbps=max wbps=max riops=max wiops=max";
 mod tests {
     use super::*;
 
-    fn done(reads: u64, writes: u64) -> Done {
-        Done { reads, writes }
+    fn done(reads: u64, writes: u64) -> IoCounts {
+        IoCounts { reads, writes }
     }
 
     fn pair(reads: u64, writes: u64) -> Pair {

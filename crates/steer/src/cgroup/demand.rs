@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use crate::cgroup::files::line;
-use crate::cgroup::vms::{VmKey, Vms};
-use crate::measure::Group;
+use crate::cgroup::vms::{CgroupVms, VmKey};
+use crate::measure::CgroupIos;
 use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
 /// IOs of a VM or of a whole device between two readings, and its demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Demand {
+pub struct IoDemand {
     /// Number of IOs: completed ones with eBPF, begun ones with `io.stat`.
     pub ios: u64,
     /// Bytes that these IOs moved.
@@ -20,8 +20,8 @@ pub struct Demand {
     pub pending: f64,
 }
 
-impl Demand {
-    fn add(&mut self, group: &Group) {
+impl IoDemand {
+    fn add(&mut self, group: &CgroupIos) {
         self.ios += group.ios;
         self.bytes += group.bytes;
         self.pending += group.pending;
@@ -32,9 +32,9 @@ impl Demand {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demands {
     /// Demand of every VM, including idle ones.
-    pub vms: BTreeMap<VmKey, Demand>,
+    pub vms: BTreeMap<VmKey, IoDemand>,
     /// Demand that belongs to no VM: the host's own processes and the write-back of its page cache.
-    pub rest: Demand,
+    pub rest: IoDemand,
     /// Mean number of IOs that waited above the device's queue, over all VMs. IOs that a cap holds back
     /// are not among them.
     pub queued: f64,
@@ -43,7 +43,7 @@ pub struct Demands {
 impl Demands {
     /// Demand from the counters of each cgroup. Cgroups below a VM's belong to the VM.
     #[must_use]
-    pub fn of_groups(vms: &Vms, groups: &[Group]) -> Demands {
+    pub fn of_groups(vms: &CgroupVms, groups: &[CgroupIos]) -> Demands {
         let mut demands = Demands::none(vms);
         for group in groups {
             let vm = vms.of(group.cgroup).and_then(|key| demands.vms.get_mut(key));
@@ -57,14 +57,14 @@ impl Demands {
     /// an elevator makes some VMs wait longer, their demand is underestimated, and that of the others
     /// overestimated.
     #[must_use]
-    pub fn of_begun(vms: &Vms, begun: &BTreeMap<VmKey, Begun>, whole: Demand) -> Demands {
+    pub fn of_begun(vms: &CgroupVms, begun: &BTreeMap<VmKey, Begun>, whole: IoDemand) -> Demands {
         let mut demands = Demands::none(vms);
         for (key, demand) in &mut demands.vms {
             let begun = begun.get(key).copied().unwrap_or_default();
             demand.ios = begun.ios.all();
             demand.bytes = begun.bytes.all();
         }
-        let sum = |of: fn(&Demand) -> u64| demands.vms.values().map(of).sum::<u64>();
+        let sum = |of: fn(&IoDemand) -> u64| demands.vms.values().map(of).sum::<u64>();
         demands.rest.ios = whole.ios.saturating_sub(sum(|d| d.ios));
         demands.rest.bytes = whole.bytes.saturating_sub(sum(|d| d.bytes));
         let ios = demands.rest.ios + sum(|d| d.ios);
@@ -76,8 +76,8 @@ impl Demands {
         demands
     }
 
-    fn none(vms: &Vms) -> Demands {
-        let vms = vms.iter().map(|(key, _)| (key.clone(), Demand::default())).collect();
+    fn none(vms: &CgroupVms) -> Demands {
+        let vms = vms.iter().map(|(key, _)| (key.clone(), IoDemand::default())).collect();
         Demands { vms, ..Demands::default() }
     }
 }
@@ -86,27 +86,27 @@ impl Demands {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
     /// Number of IOs begun.
-    pub ios: Done,
+    pub ios: IoCounts,
     /// Bytes that they move.
-    pub bytes: Done,
+    pub bytes: IoCounts,
 }
 
 /// IOs or bytes by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct IoCounts {
     /// IOs or bytes of reads.
     pub reads: u64,
     /// IOs or bytes of writes.
     pub writes: u64,
 }
 
-impl Done {
+impl IoCounts {
     pub(crate) fn all(self) -> u64 {
         self.reads + self.writes
     }
 
-    fn since(self, earlier: Done) -> Done {
-        Done {
+    fn since(self, earlier: IoCounts) -> IoCounts {
+        IoCounts {
             reads: self.reads.saturating_sub(earlier.reads),
             writes: self.writes.saturating_sub(earlier.writes),
         }
@@ -129,7 +129,7 @@ impl IoStat {
     }
 
     /// IOs that each VM began since the previous reading. VMs that did not exist then are left out.
-    pub fn read(&mut self, vms: &Vms) -> Result<BTreeMap<VmKey, Begun>, SysError> {
+    pub fn read(&mut self, vms: &CgroupVms) -> Result<BTreeMap<VmKey, Begun>, SysError> {
         let (mut all, mut since) = (BTreeMap::new(), BTreeMap::new());
         for (key, vm) in vms.iter() {
             let text = match sysfs::read(&vms.dir(key).join("io.stat")) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use crate::cgroup::vms::{VmKey, Vms};
+use crate::cgroup::vms::{CgroupVms, VmKey};
 use crate::journal::{JournalError, LockedJournal, Original};
 use crate::number::DevNum;
 pub(crate) use crate::number::line;
@@ -91,7 +91,7 @@ pub(crate) fn write_line(
 /// Enables the io controller in all cgroups above the VMs', so that the VMs' cgroups have its
 /// files. Returns the VMs for which this failed, with the reason.
 pub(crate) fn hand_down_io(
-    vms: &Vms,
+    vms: &CgroupVms,
     journal: &mut LockedJournal,
 ) -> Result<Vec<(VmKey, SysError)>, ShareError> {
     let mut failed = Vec::new();

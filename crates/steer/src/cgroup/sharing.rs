@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use parda_control::{Span, Window};
 
 use crate::cgroup::bfq::Bfq;
-use crate::cgroup::caps::{Cap, Caps, HeldBy, most_ios};
-use crate::cgroup::demand::{Begun, Demand, Demands, IoStat};
+use crate::cgroup::caps::{Cap, CapReason, Caps, most_ios};
+use crate::cgroup::demand::{Begun, Demands, IoDemand, IoStat};
 use crate::cgroup::files::{ChangedSetting, ShareError, hand_down_io};
 use crate::cgroup::level::{Want, level};
-use crate::cgroup::vms::{VmKey, Vms};
-use crate::device::{Device, Kind};
+use crate::cgroup::vms::{CgroupVms, VmKey};
+use crate::device::{Device, QueueKind};
 use crate::journal::{Journal, LockedJournal, Restored};
 
 /// Least sum of the caps, relative to the rate that the window and the latency give. `io.max` admits slightly less than its limit, in
@@ -60,7 +60,7 @@ pub enum Means {
 
 /// Limits of a host at a device for the next period.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowance {
+pub struct HostAllowance {
     /// Window of the host.
     pub window: Window,
     /// Mean device latency in the last period. Zero if no IO completed, so that it is unknown.
@@ -78,7 +78,7 @@ pub struct Sharing {
     bfq: Option<Bfq>,
     /// IOs that each VM began in the last period, and the VMs that a cap held back.
     begun: BTreeMap<VmKey, Begun>,
-    held_back: BTreeMap<VmKey, HeldBy>,
+    held_back: BTreeMap<VmKey, CapReason>,
     /// Rates of the VMs that are capped, in IOs per second.
     rates: BTreeMap<VmKey, f64>,
     /// Sum of the caps, relative to the rate that fits into the window.
@@ -94,7 +94,7 @@ impl Sharing {
     /// first. Without `means`, they are chosen for the device.
     pub fn take(
         device: &Device,
-        vms: &Vms,
+        vms: &CgroupVms,
         means: Option<Means>,
         journal: &Journal,
     ) -> Result<Sharing, ShareError> {
@@ -146,9 +146,9 @@ impl Sharing {
         self.caps.in_force()
     }
 
-    /// Reads `io.stat` for the period that ended. Call once a tick, after [`Vms::refresh`] and before
+    /// Reads `io.stat` for the period that ended. Call once a tick, after [`CgroupVms::refresh`] and before
     /// [`Sharing::demands`].
-    pub fn look(&mut self, vms: &Vms, elapsed: Span) -> Result<(), ShareError> {
+    pub fn look(&mut self, vms: &CgroupVms, elapsed: Span) -> Result<(), ShareError> {
         self.begun = self.stat.read(vms)?;
         self.elapsed = elapsed;
         let held = |(key, begun): (&VmKey, &Begun)| {
@@ -166,7 +166,7 @@ impl Sharing {
 
     /// Cause that held a VM back in the last period, if its cap did.
     #[must_use]
-    pub fn held_by(&self, key: &VmKey) -> Option<HeldBy> {
+    pub fn held_by(&self, key: &VmKey) -> Option<CapReason> {
         self.held_back.get(key).copied()
     }
 
@@ -178,17 +178,17 @@ impl Sharing {
 
     /// Whether a VM wants more than its shares give it.
     fn wants_more(&self, key: &VmKey) -> bool {
-        self.held_by(key) == Some(HeldBy::Shares)
+        self.held_by(key) == Some(CapReason::Shares)
     }
 
     /// Demand of all VMs, from the counters of each cgroup or, without them, from `io.stat`. A VM that its shares hold back wants more
-    /// than is visible, at the latency of [`Allowance`]. What a limit holds back is no demand.
+    /// than is visible, at the latency of [`HostAllowance`]. What a limit holds back is no demand.
     #[must_use]
     pub fn demands(
         &self,
-        vms: &Vms,
-        groups: Option<&[crate::measure::Group]>,
-        whole: Demand,
+        vms: &CgroupVms,
+        groups: Option<&[crate::measure::CgroupIos]>,
+        whole: IoDemand,
         latency: Span,
     ) -> Demands {
         let mut demands = match groups {
@@ -214,9 +214,9 @@ impl Sharing {
     /// Divides the host's limits. Call once a tick, after the window is known.
     pub fn set(
         &mut self,
-        vms: &Vms,
+        vms: &CgroupVms,
         demands: &Demands,
-        allowance: Allowance,
+        allowance: HostAllowance,
     ) -> Result<Vec<ChangedSetting>, ShareError> {
         if vms.iter().any(|(key, _)| !demands.vms.contains_key(key) || !self.reached(vms, key)) {
             self.journal.forget_gone()?;
@@ -244,7 +244,12 @@ impl Sharing {
     }
 
     /// Rates of the VMs to be capped, in IOs per second.
-    fn split(&mut self, vms: &Vms, demands: &Demands, allow: Allowance) -> BTreeMap<VmKey, f64> {
+    fn split(
+        &mut self,
+        vms: &CgroupVms,
+        demands: &Demands,
+        allow: HostAllowance,
+    ) -> BTreeMap<VmKey, f64> {
         let latency = allow.latency.secs();
         let seconds = self.elapsed.secs();
         if latency <= 0.0 || seconds <= 0.0 {
@@ -259,7 +264,7 @@ impl Sharing {
         let theirs = (all - demands.rest.ios as f64 / seconds).max(all / 10.0);
         let want = |(key, demand)| {
             let shares = vms.get(key).map_or(0.0, |vm| vm.grant.shares);
-            let demand: &Demand = demand;
+            let demand: &IoDemand = demand;
             let rate = if self.wants_more(key) { f64::INFINITY } else { demand.pending / latency };
             Want { shares, rate: rate.min(most(vms, key, demand)) }
         };
@@ -287,12 +292,12 @@ impl Sharing {
         self.sum = self.sum.clamp(least, MOST_SUM);
     }
 
-    fn reached(&self, vms: &Vms, key: &VmKey) -> bool {
+    fn reached(&self, vms: &CgroupVms, key: &VmKey) -> bool {
         self.beyond.iter().any(|(beyond, _)| beyond == key) || vms.dir(key).join("io.max").exists()
     }
 
     /// Enables the io controller for all VMs.
-    fn reach(&mut self, vms: &Vms) -> Result<(), ShareError> {
+    fn reach(&mut self, vms: &CgroupVms) -> Result<(), ShareError> {
         let failed = hand_down_io(vms, &mut self.journal)?;
         self.beyond = failed.into_iter().map(|(key, error)| (key, error.to_string())).collect();
         Ok(())
@@ -313,7 +318,7 @@ impl Means {
     /// The means that suit a device: bfq if the device's knob lies below the elevator.
     #[must_use]
     pub fn of(device: &Device) -> Means {
-        let below = |kind: &Kind| matches!(kind, Kind::Scsi { .. });
+        let below = |kind: &QueueKind| matches!(kind, QueueKind::Scsi { .. });
         let one = device.multipath.is_none();
         let suits = one && device.queues.iter().all(|queue| below(&queue.kind));
         if suits { Means::Bfq } else { Means::Caps }
@@ -321,7 +326,7 @@ impl Means {
 }
 
 /// The most IOs per second that its limit allows a VM, at the size of its IOs.
-fn most(vms: &Vms, key: &VmKey, demand: &Demand) -> f64 {
+fn most(vms: &CgroupVms, key: &VmKey, demand: &IoDemand) -> f64 {
     let bytes = demand.bytes as f64 / demand.ios.max(1) as f64;
     vms.get(key).map_or(f64::INFINITY, |vm| most_ios(&vm.limits(), bytes))
 }

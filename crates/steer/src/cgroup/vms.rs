@@ -52,7 +52,7 @@ impl fmt::Display for VmKey {
 
 /// A VM that exists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Vm {
+pub struct CgroupVm {
     /// Name of the VM for people.
     pub name: String,
     /// Shares of the VM.
@@ -61,7 +61,7 @@ pub struct Vm {
     pub limit: Limit,
     /// Tenant whose VM it is.
     pub tenant: Option<TenantId>,
-    /// The VM's grant among the VMs of its host and of its tenant. Its own shares, until [`Vms::grant`].
+    /// The VM's grant among the VMs of its host and of its tenant. Its own shares, until [`CgroupVms::grant`].
     pub grant: VmGrant,
     /// Id of the VM's cgroup. Another id under the same path means that the VM was restarted.
     pub id: u64,
@@ -69,7 +69,7 @@ pub struct Vm {
     pub nested: Vec<u64>,
 }
 
-impl Vm {
+impl CgroupVm {
     /// The lower of the VM's limit and of its part of the tenant's.
     #[must_use]
     pub fn limits(&self) -> Limit {
@@ -79,7 +79,7 @@ impl Vm {
 
 /// A change of the set of VMs since the previous look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum VmsChange {
     /// The VM appeared, or was restarted.
     Came(VmKey),
     /// The VM was removed.
@@ -99,19 +99,19 @@ pub struct Unused {
 
 /// VMs of a host.
 #[derive(Clone, Debug)]
-pub struct Vms {
+pub struct CgroupVms {
     mounted: PathBuf,
     patterns: Vec<VmPattern>,
     domains: Domains,
-    vms: BTreeMap<VmKey, Vm>,
+    vms: BTreeMap<VmKey, CgroupVm>,
     of: HashMap<u64, VmKey>,
     unused: Vec<Unused>,
     strangers: Vec<Stranger>,
 }
 
-impl Vms {
-    /// The VMs that exist now. Later ones are found by [`Vms::refresh`].
-    pub fn find(root: &Path, patterns: &[VmPattern]) -> Result<Vms, NoVms> {
+impl CgroupVms {
+    /// The VMs that exist now. Later ones are found by [`CgroupVms::refresh`].
+    pub fn find(root: &Path, patterns: &[VmPattern]) -> Result<CgroupVms, NoVms> {
         let mounted = root.join(MOUNTED);
         let file = mounted.join("cgroup.controllers");
         let controllers = match fs::read_to_string(&file) {
@@ -133,53 +133,53 @@ impl Vms {
         let patterns = patterns.to_vec();
         let (vms, of) = (BTreeMap::new(), HashMap::new());
         let (domains, unused, strangers) = (Domains::new(root), Vec::new(), Vec::new());
-        let mut vms = Vms { mounted, patterns, domains, vms, of, unused, strangers };
+        let mut vms = CgroupVms { mounted, patterns, domains, vms, of, unused, strangers };
         vms.refresh()?;
         Ok(vms)
     }
 
     /// Looks for VMs that came or went.
-    pub fn refresh(&mut self) -> Result<Vec<Change>, NoVms> {
+    pub fn refresh(&mut self) -> Result<Vec<VmsChange>, NoVms> {
         let Walk { found, strangers, .. } =
             Walk::of(&self.mounted, &self.patterns, &mut self.domains)?;
         let mut vms = self.sort(found, strangers);
         for (key, vm) in &mut vms {
-            let settings = |vm: &Vm| (vm.id, vm.shares, vm.tenant);
+            let settings = |vm: &CgroupVm| (vm.id, vm.shares, vm.tenant);
             if let Some(before) = self.vms.get(key).filter(|it| settings(it) == settings(vm)) {
                 vm.grant = before.grant;
             }
         }
         let mut changes = Vec::new();
-        let same = |a: Option<&Vm>, b: &Vm| a.is_some_and(|a| a.id == b.id);
+        let same = |a: Option<&CgroupVm>, b: &CgroupVm| a.is_some_and(|a| a.id == b.id);
         for (key, vm) in &self.vms {
             if !same(vms.get(key), vm) {
-                changes.push(Change::Went(key.clone()));
+                changes.push(VmsChange::Went(key.clone()));
             }
         }
         for (key, vm) in &vms {
             if !same(self.vms.get(key), vm) {
-                changes.push(Change::Came(key.clone()));
+                changes.push(VmsChange::Came(key.clone()));
             }
         }
-        let ids = |vm: &Vm| std::iter::once(vm.id).chain(vm.nested.clone());
+        let ids = |vm: &CgroupVm| std::iter::once(vm.id).chain(vm.nested.clone());
         self.of =
             vms.iter().flat_map(|(key, vm)| ids(vm).map(move |id| (id, key.clone()))).collect();
         self.vms = vms;
         Ok(changes)
     }
 
-    /// Replaces the patterns. The VMs are known after the next [`Vms::refresh`].
+    /// Replaces the patterns. The VMs are known after the next [`CgroupVms::refresh`].
     pub fn set_patterns(&mut self, patterns: &[VmPattern]) {
         self.patterns = patterns.to_vec();
     }
 
-    /// Changes the grants of the VMs, in the order of [`Vms::iter`].
+    /// Changes the grants of the VMs, in the order of [`CgroupVms::iter`].
     pub fn grant(&mut self, grants: &[VmGrant]) {
         self.vms.values_mut().zip(grants).for_each(|(vm, grant)| vm.grant = *grant);
     }
 
     /// The VMs, by the paths of their cgroups.
-    pub fn iter(&self) -> impl Iterator<Item = (&VmKey, &Vm)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&VmKey, &CgroupVm)> {
         self.vms.iter()
     }
 
@@ -197,7 +197,7 @@ impl Vms {
 
     /// The VM with this key, if it exists.
     #[must_use]
-    pub fn get(&self, key: &VmKey) -> Option<&Vm> {
+    pub fn get(&self, key: &VmKey) -> Option<&CgroupVm> {
         self.vms.get(key)
     }
 
@@ -225,7 +225,11 @@ impl Vms {
     }
 
     /// The VMs among the cgroups that patterns match, and what no pattern has in the end.
-    fn sort(&mut self, found: Vec<FoundVm>, mut strangers: Vec<Stranger>) -> BTreeMap<VmKey, Vm> {
+    fn sort(
+        &mut self,
+        found: Vec<FoundVm>,
+        mut strangers: Vec<Stranger>,
+    ) -> BTreeMap<VmKey, CgroupVm> {
         let whys: Vec<_> = found.iter().map(|vm| self.unsure(vm, &found)).collect();
         let (mut taken, mut refused) = (Vec::new(), Vec::new());
         for (vm, why) in found.into_iter().zip(whys) {
@@ -281,7 +285,7 @@ impl Vms {
         ))
     }
 
-    fn named(&self, found: Vec<FoundVm>) -> BTreeMap<VmKey, Vm> {
+    fn named(&self, found: Vec<FoundVm>) -> BTreeMap<VmKey, CgroupVm> {
         let mut matched = vec![0; self.patterns.len()];
         for vm in &found {
             matched[vm.fits[0]] += 1;
@@ -291,7 +295,7 @@ impl Vms {
             let name = if matched[fits[0]] == 1 { name.clone() } else { format!("{name}/{own}") };
             let grant = VmGrant { shares: f64::from(shares.0), limit: Limit::default() };
             let (shares, limit, tenant) = (*shares, *limit, *tenant);
-            (VmKey(path.join("/")), Vm { name, shares, limit, tenant, grant, id, nested })
+            (VmKey(path.join("/")), CgroupVm { name, shares, limit, tenant, grant, id, nested })
         };
         found.into_iter().map(vm).collect()
     }

@@ -16,7 +16,7 @@ use super::find::Counts;
 use super::flow::Level;
 use super::layout::{DEVICES, DeviceList, GroupTotals, Sums, Totals, Versioned};
 use super::whole::whole;
-use super::{Class, Group, Histogram, Measure, MeasureError, Method, Reading, Watched};
+use super::{CgroupIos, Class, DeviceReading, Histogram, Measure, MeasureError, Method, Watched};
 use crate::number::DevNum;
 
 const OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/block.bpf.o");
@@ -199,7 +199,7 @@ impl Ebpf {
         Ok(sums)
     }
 
-    fn read_groups(&mut self, since: u64) -> Result<(Vec<Group>, f64), MeasureError> {
+    fn read_groups(&mut self, since: u64) -> Result<(Vec<CgroupIos>, f64), MeasureError> {
         let keys: Vec<u64> = self.groups.keys().collect::<Result<_, _>>().map_err(failed)?;
         let (mut seen, mut pending) = (Vec::new(), 0.0);
         for key in keys {
@@ -232,7 +232,7 @@ impl Ebpf {
                 continue;
             }
             if group.still < FORGET {
-                seen.push(Group { cgroup: key, ios, bytes, pending: mean });
+                seen.push(CgroupIos { cgroup: key, ios, bytes, pending: mean });
             } else {
                 self.in_groups.remove(&key);
                 // An error means that the entry was removed already.
@@ -244,7 +244,7 @@ impl Ebpf {
 }
 
 impl Measure for Ebpf {
-    fn read(&mut self) -> Result<Reading, MeasureError> {
+    fn read(&mut self) -> Result<DeviceReading, MeasureError> {
         let since = self.now;
         if self.beginning.as_ref().is_some_and(|(_, until)| since > *until) {
             self.begin(false)?;
@@ -277,7 +277,7 @@ impl Measure for Ebpf {
             })
         });
         let [reads, writes] = sums.latency.map(Histogram::of);
-        Ok(Reading {
+        Ok(DeviceReading {
             elapsed: Span(self.now - since),
             method: Method::Ebpf,
             classes: classes.collect(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{MeasureError, Watched};
 use crate::device::name_of;
 use crate::number::DevNum;
-use crate::refusal::{Refusal, Why, slaves, sysfs_dir};
+use crate::refusal::{SteerRefusal, SteerRefusalReason, slaves, sysfs_dir};
 use crate::sysfs;
 
 impl Watched {
@@ -18,11 +18,11 @@ impl Watched {
     /// # Errors
     ///
     /// The path is no block device, or a device below it makes no requests.
-    pub fn find(root: &Path, device: &Path) -> Result<Watched, Refusal> {
-        let refuse = |why| Refusal { path: device.to_owned(), why };
+    pub fn find(root: &Path, device: &Path) -> Result<Watched, SteerRefusal> {
+        let refuse = |why| SteerRefusal { path: device.to_owned(), why };
         let dir = sysfs_dir(root, device).map_err(refuse)?;
         Watched::at(&dir).map_err(|name| {
-            refuse(Why::Unfit(format!(
+            refuse(SteerRefusalReason::Unfit(format!(
                 "{name} makes no requests of what is submitted, so there is nothing to measure"
             )))
         })

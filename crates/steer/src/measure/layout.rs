@@ -152,10 +152,10 @@ mod tests {
     fn structures_have_the_layout_of_the_programs() {
         // As in bpf/block.bpf.c; the loader itself refuses a value of another size.
         assert_eq!(size_of::<DeviceList>(), 8 * (3 + DEVICES));
-        type Group = Versioned<GroupTotals>;
-        assert_eq!((size_of::<Versioned<Totals>>(), size_of::<Group>()), (7 * 8, 8 * 8));
+        type CgroupIos = Versioned<GroupTotals>;
+        assert_eq!((size_of::<Versioned<Totals>>(), size_of::<CgroupIos>()), (7 * 8, 8 * 8));
         assert_eq!(size_of::<Sums>(), 8 * (2 * SIZES * 3 + 2 * Histogram::LEN));
-        assert_eq!((offset_of!(Group, counters), offset_of!(Group, begun)), (8, 56));
+        assert_eq!((offset_of!(CgroupIos, counters), offset_of!(CgroupIos, begun)), (8, 56));
         assert_eq!(offset_of!(Versioned<Totals>, begun), 48);
         assert_eq!((offset_of!(Totals, issued), offset_of!(Totals, requeues)), (0, 32));
         assert_eq!((offset_of!(GroupTotals, ios), offset_of!(GroupTotals, bytes)), (32, 40));

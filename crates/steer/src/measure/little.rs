@@ -20,7 +20,7 @@ use parda_control::Span;
 use parda_control::latency::Direction;
 
 use super::find::Counts;
-use super::{Class, Histogram, Measure, MeasureError, Method, Reading, Watched};
+use super::{Class, DeviceReading, Histogram, Measure, MeasureError, Method, Watched};
 use crate::number::DevNum;
 
 /// Shortest time between samples, which are otherwise a quarter of a latency apart.
@@ -182,7 +182,7 @@ impl Drop for Little {
 }
 
 impl Measure for Little {
-    fn read(&mut self) -> Result<Reading, MeasureError> {
+    fn read(&mut self) -> Result<DeviceReading, MeasureError> {
         let mut state = lock(&self.shared);
         if let Some(fault) = state.fault.take() {
             return Err(fault);
@@ -222,7 +222,7 @@ impl Measure for Little {
             })
         });
         let ticks = done.ticks.saturating_sub(self.before.ticks) as f64 / 1e3;
-        let reading = Reading {
+        let reading = DeviceReading {
             elapsed: elapsed.into(),
             method: Method::Little { error },
             classes: classes.collect(),

@@ -33,7 +33,7 @@ pub struct Class {
 
 /// IOs of one cgroup.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Group {
+pub struct CgroupIos {
     /// Id of the cgroup: the inode number of its directory.
     pub cgroup: u64,
     /// Number of completed IOs.
@@ -58,7 +58,7 @@ pub enum Method {
 
 /// Measurements since the previous reading.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct DeviceReading {
     /// Time since the previous reading.
     pub elapsed: Span,
     /// Method of the measurement.
@@ -78,7 +78,7 @@ pub struct Reading {
     /// IOs that were returned to be issued again, as the device or the array was full.
     pub requeues: u64,
     /// IOs of each cgroup, if the method can tell them apart.
-    pub groups: Vec<Group>,
+    pub groups: Vec<CgroupIos>,
 }
 
 /// Reason why a device cannot be measured, as text.
@@ -100,7 +100,7 @@ pub trait Measure: Send {
     /// # Errors
     ///
     /// The kernel's counters cannot be read, or a device no longer exists.
-    fn read(&mut self) -> Result<Reading, MeasureError>;
+    fn read(&mut self) -> Result<DeviceReading, MeasureError>;
 
     /// Measures at other devices from now on, as when a path failed or came back.
     ///

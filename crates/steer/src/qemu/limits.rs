@@ -20,7 +20,7 @@ const OURS: &str = "parda:";
 
 /// Limits of one disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct QemuLimits {
     /// Limits and bursts, without those that are 0.
     values: BTreeMap<String, u64>,
     /// Throttle group of the disk, whose limits its members have together. None where nothing is limited.
@@ -29,17 +29,17 @@ pub struct Limits {
 
 /// IOs of a disk in a period, as far as limits tell them apart.
 #[derive(Clone, Copy, Debug)]
-pub struct Mix {
+pub struct IoMix {
     /// Part of the IOs that are reads, 0 to 1.
     pub reads: f64,
     /// Mean size of an IO, in bytes.
     pub bytes: f64,
 }
 
-impl Limits {
+impl QemuLimits {
     /// Limits of a block device, from its `inserted` of `query-block`.
     #[must_use]
-    pub fn parse(inserted: &Value) -> Limits {
+    pub fn parse(inserted: &Value) -> QemuLimits {
         let bursts = NEEDED.iter().flat_map(|key| BURSTS.map(|burst| format!("{key}{burst}")));
         let keys =
             NEEDED.iter().map(|key| (*key).to_owned()).chain(bursts).chain([SIZE.to_owned()]);
@@ -48,7 +48,7 @@ impl Limits {
             Some((key, value)).filter(|(_, value)| *value > 0)
         };
         let group = inserted.get("group").and_then(Value::as_str).map(str::to_owned);
-        Limits { values: keys.filter_map(value).collect(), group }
+        QemuLimits { values: keys.filter_map(value).collect(), group }
     }
 
     /// Arguments of `block_set_io_throttle` that set these limits.
@@ -75,18 +75,18 @@ impl Limits {
     /// These limits, in a throttle group of parda. QEMU drains a disk that leaves its group. So a disk that is not held for a
     /// while stays in it.
     #[must_use]
-    pub fn lifted(&self, name: &str) -> Limits {
+    pub fn lifted(&self, name: &str) -> QemuLimits {
         let mut values = self.values.clone();
         if values.is_empty() {
             values.insert("iops".to_owned(), NO_LIMIT);
         }
-        Limits { values, group: Some(format!("{OURS}{name}")) }
+        QemuLimits { values, group: Some(format!("{OURS}{name}")) }
     }
 
     /// These limits, as if they were set where `before` was in force: in its throttle group.
     #[must_use]
-    pub fn beside(&self, before: &Limits) -> Limits {
-        Limits { values: self.values.clone(), group: before.group.clone() }
+    pub fn beside(&self, before: &QemuLimits) -> QemuLimits {
+        QemuLimits { values: self.values.clone(), group: before.group.clone() }
     }
 
     fn get(&self, key: &str) -> Option<f64> {
@@ -95,7 +95,7 @@ impl Limits {
 
     /// IO/s that a disk does at most under these limits; infinite without any. Bursts are not counted on.
     #[must_use]
-    pub fn most(&self, mix: Mix) -> f64 {
+    pub fn most(&self, mix: IoMix) -> f64 {
         let (reads, writes) = (mix.reads, 1.0 - mix.reads);
         let per_io = mix.bytes.max(1.0);
         let parts = [
@@ -111,16 +111,17 @@ impl Limits {
     }
 
     /// Cost of an IO in counted IOs, where large ones count as several.
-    fn cost(&self, mix: Mix) -> f64 {
+    fn cost(&self, mix: IoMix) -> f64 {
         self.get(SIZE).map_or(1.0, |size| (mix.bytes / size).max(1.0))
     }
 
     /// Limits that hold a disk to so many IO/s, and to these limits as well. `name`: the disk's name, for a throttle group
     /// that it does not share.
     #[must_use]
-    pub fn and_rate(&self, rate: f64, mix: Mix, name: &str) -> Limits {
+    pub fn and_rate(&self, rate: f64, mix: IoMix, name: &str) -> QemuLimits {
         let rate = rate * self.cost(mix);
-        let mut held = Limits { values: self.values.clone(), group: Some(format!("{OURS}{name}")) };
+        let mut held =
+            QemuLimits { values: self.values.clone(), group: Some(format!("{OURS}{name}")) };
         // A burst would go past the rate.
         held.values.retain(|key, _| !(key.starts_with("iops") && key.contains("_max")));
         let apart = ["iops_rd", "iops_wr"].iter().any(|key| self.values.contains_key(*key));
@@ -145,10 +146,10 @@ mod tests {
 
     use super::*;
 
-    const READS: Mix = Mix { reads: 1.0, bytes: 16384.0 };
+    const READS: IoMix = IoMix { reads: 1.0, bytes: 16384.0 };
 
-    fn limits(value: &Value) -> Limits {
-        Limits::parse(value)
+    fn limits(value: &Value) -> QemuLimits {
+        QemuLimits::parse(value)
     }
 
     #[test]

@@ -9,12 +9,13 @@ use common::Tree;
 use parda_control::{Limit, Rates, Shares, Span, VmGrant, Window};
 use parda_steer::Device;
 use parda_steer::cgroup::{
-    Allowance, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, VmPattern, Vms,
+    CapReason, CgroupVms, Demands, HostAllowance, IoDemand, Means, Sharing, VmKey, VmPattern,
+    VmsChange,
 };
-use parda_steer::measure::Group;
+use parda_steer::measure::CgroupIos;
 
 pub(crate) const CGROUPS: &str = "sys/fs/cgroup";
-const WHOLE: Demand = Demand { ios: 0, bytes: 0, pending: 0.0 };
+const WHOLE: IoDemand = IoDemand { ios: 0, bytes: 0, pending: 0.0 };
 const MS5: Span = Span::from_millis(5);
 const SECOND: Span = Span::from_millis(1000);
 
@@ -50,12 +51,12 @@ fn key(path: &str) -> VmKey {
 }
 
 /// Two VMs of 2000 and 1000 shares in one slice.
-fn two(tree: &Tree) -> Vms {
+fn two(tree: &Tree) -> CgroupVms {
     for path in ["m", "m/a", "m/b"] {
         cgroup(tree, path);
     }
     let patterns = [pattern("a", "m/a", 2000), pattern("b", "m/b", 1000)];
-    Vms::find(&tree.root(), &patterns).unwrap()
+    CgroupVms::find(&tree.root(), &patterns).unwrap()
 }
 
 fn virtio(tree: &Tree) -> Device {
@@ -64,21 +65,21 @@ fn virtio(tree: &Tree) -> Device {
 }
 
 /// What eBPF would have counted: IOs, and how many were pending.
-fn group(cgroup: u64, ios: u64, pending: f64) -> Group {
-    Group { cgroup, ios, bytes: 4096 * ios, pending }
+fn group(cgroup: u64, ios: u64, pending: f64) -> CgroupIos {
+    CgroupIos { cgroup, ios, bytes: 4096 * ios, pending }
 }
 
-fn window(window: f64) -> Allowance {
-    Allowance { window: Window(window), latency: MS5, least: 1 }
+fn window(window: f64) -> HostAllowance {
+    HostAllowance { window: Window(window), latency: MS5, least: 1 }
 }
 
 /// A tick with what VMs of `two` did and had pending.
 fn tick(
     tree: &Tree,
     sharing: &mut Sharing,
-    vms: &Vms,
+    vms: &CgroupVms,
     of: [(u64, f64); 2],
-    allow: Allowance,
+    allow: HostAllowance,
 ) -> usize {
     sharing.look(vms, SECOND).unwrap();
     let groups = ["m/a", "m/b"].map(|path| id(tree, path));
@@ -104,7 +105,7 @@ fn vms_are_found_where_a_pattern_says_with_all_that_is_below_them() {
     cgroup(&tree, &format!("{db}/libvirt"));
     cgroup(&tree, &vcpu);
     let patterns = [pattern("db", "libvirt:db", 2000), pattern("vm", "libvirt:*", 500)];
-    let vms = Vms::find(&tree.root(), &patterns).unwrap();
+    let vms = CgroupVms::find(&tree.root(), &patterns).unwrap();
     let found: Vec<_> =
         vms.iter().map(|(key, vm)| (key.0.as_str(), vm.name.as_str(), vm.shares.0)).collect();
     assert_eq!(found, [(db, "db", 2000), (web, "vm", 500)], "the first that matches counts");
@@ -119,7 +120,7 @@ fn several_vms_of_one_pattern_keep_their_own_names() {
     for path in ["qemu.slice", "qemu.slice/100.scope", "qemu.slice/101.scope"] {
         cgroup(&tree, path);
     }
-    let vms = Vms::find(&tree.root(), &[pattern("guest", "proxmox:*", 1000)]).unwrap();
+    let vms = CgroupVms::find(&tree.root(), &[pattern("guest", "proxmox:*", 1000)]).unwrap();
     let names: Vec<_> = vms.iter().map(|(_, vm)| vm.name.as_str()).collect();
     assert_eq!(names, ["guest/100", "guest/101"]);
 }
@@ -131,23 +132,23 @@ fn vms_come_and_go_and_one_started_anew_is_another() {
     assert_eq!(vms.refresh().unwrap(), []);
     tree.folder(&format!("{CGROUPS}/m/elsewhere"));
     fs::rename(tree.root().join(CGROUPS).join("m/a"), tree.root().join("kept")).unwrap();
-    assert_eq!(vms.refresh().unwrap(), [Change::Went(key("m/a"))]);
+    assert_eq!(vms.refresh().unwrap(), [VmsChange::Went(key("m/a"))]);
     cgroup(&tree, "m/a");
-    assert_eq!(vms.refresh().unwrap(), [Change::Came(key("m/a"))]);
+    assert_eq!(vms.refresh().unwrap(), [VmsChange::Came(key("m/a"))]);
     fs::rename(tree.root().join(CGROUPS).join("m/a"), tree.root().join("kept2")).unwrap();
     cgroup(&tree, "m/a");
-    let anew = [Change::Went(key("m/a")), Change::Came(key("m/a"))];
+    let anew = [VmsChange::Went(key("m/a")), VmsChange::Came(key("m/a"))];
     assert_eq!(vms.refresh().unwrap(), anew);
 }
 
 #[test]
 fn a_host_without_cgroup_v2_is_one_vm_and_says_why() {
     let tree = Tree::new();
-    let error = Vms::find(&tree.root(), &[]).unwrap_err();
+    let error = CgroupVms::find(&tree.root(), &[]).unwrap_err();
     assert!(error.why.contains("no cgroup v2 is mounted"), "{error}");
     assert!(error.to_string().contains("the host is one VM"), "{error}");
     tree.file(&format!("{CGROUPS}/cgroup.controllers"), "cpu memory");
-    let error = Vms::find(&tree.root(), &[]).unwrap_err();
+    let error = CgroupVms::find(&tree.root(), &[]).unwrap_err();
     assert!(error.to_string().contains("no io controller (cpu memory)"), "{error}");
 }
 
@@ -175,7 +176,7 @@ fn without_ebpf_what_is_pending_is_theirs_who_do_it() {
     stat("m/a", 700);
     stat("m/b", 100);
     sharing.look(&vms, SECOND).unwrap();
-    let whole = Demand { ios: 800, bytes: 0, pending: 20.0 };
+    let whole = IoDemand { ios: 800, bytes: 0, pending: 20.0 };
     let demands = sharing.demands(&vms, None, whole, MS5);
     assert_eq!(demands.vms[&key("m/a")].pending, 17.5);
     assert_eq!(demands.vms[&key("m/b")].pending, 2.5);
@@ -208,7 +209,7 @@ fn caps_rise_until_the_window_is_used_and_fall_while_ios_wait() {
     let mut period = |ios: u64, pending: f64| {
         sharing.look(&vms, SECOND).unwrap();
         let groups = ["m/a", "m/b"].map(|path| group(id(&tree, path), ios / 2, 32.0));
-        let whole = Demand { ios, bytes: 0, pending };
+        let whole = IoDemand { ios, bytes: 0, pending };
         let demands = sharing.demands(&vms, Some(&groups), whole, MS5);
         sharing.set(&vms, &demands, window(6.0)).unwrap();
         sum(&sharing)
@@ -225,13 +226,13 @@ fn caps_rise_until_the_window_is_used_and_fall_while_ios_wait() {
 }
 
 /// The two VMs, the second with a limit.
-fn limited(tree: &Tree, limit: Limit) -> Vms {
+fn limited(tree: &Tree, limit: Limit) -> CgroupVms {
     let mut vms = two(tree);
     limit_second(&mut vms, limit);
     vms
 }
 
-fn limit_second(vms: &mut Vms, limit: Limit) {
+fn limit_second(vms: &mut CgroupVms, limit: Limit) {
     let b = VmPattern { limit, ..pattern("b", "m/b", 1000) };
     vms.set_patterns(&[pattern("a", "m/a", 2000), b]);
     vms.refresh().unwrap();
@@ -255,13 +256,13 @@ fn a_limit_is_in_force_whether_or_not_shares_hold_anybody() {
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (55, 0.3)], window(6.0));
     let found = tree.read(&format!("{CGROUPS}/m/b/io.max"));
     assert_eq!(found, "252:16 riops=100 wiops=10");
-    assert_eq!(sharing.held_by(&key("m/b")), Some(HeldBy::Limit));
+    assert_eq!(sharing.held_by(&key("m/b")), Some(CapReason::Limit));
     // What the limit holds back is no demand: the other VM has the rest of 1200 IOPS, not two thirds of them.
     done(155);
     tick(&tree, &mut sharing, &vms, [(1100, 32.0), (100, 32.0)], window(6.0));
     assert_eq!((cap(&tree, "m/a"), cap(&tree, "m/b")), (Some(1090), Some(100)));
     // The array has slowed down: shares give it less than its limit.
-    let slow = Allowance { latency: Span::from_millis(50), ..window(6.0) };
+    let slow = HostAllowance { latency: Span::from_millis(50), ..window(6.0) };
     done(255);
     tick(&tree, &mut sharing, &vms, [(1100, 32.0), (100, 32.0)], slow);
     assert!(cap(&tree, "m/b") < Some(100), "{:?}", cap(&tree, "m/b"));
@@ -280,7 +281,7 @@ fn a_vm_has_the_lower_of_its_limit_and_of_its_part_of_the_tenants() {
     let stat = |reads: u64| format!("252:16 rbytes={} rios={reads} wios=0", 4096 * reads);
     let mut all = 0;
     let grant = |shares, total| VmGrant { shares, limit: iops(total) };
-    for (part, most, by) in [(55.0, 50, HeldBy::Tenant), (220.0, 100, HeldBy::Limit)] {
+    for (part, most, by) in [(55.0, 50, CapReason::Tenant), (220.0, 100, CapReason::Limit)] {
         vms.grant(&[grant(2000.0, 1e6), grant(1000.0, part)]);
         vms.refresh().unwrap();
         for did in [1, most] {
@@ -340,7 +341,7 @@ fn a_window_below_the_knobs_floor_is_held_by_a_cap_even_for_one_vm() {
     let tree = host();
     let vms = two(&tree);
     let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
-    let allow = Allowance { least: 4, ..window(2.0) };
+    let allow = HostAllowance { least: 4, ..window(2.0) };
     tick(&tree, &mut sharing, &vms, [(800, 32.0), (0, 0.0)], allow);
     // 2 outstanding at 5 ms are 400 IOPS, though 4 can be in flight.
     assert_eq!(cap(&tree, "m/a"), Some(400));
@@ -386,18 +387,18 @@ fn of_a_limit_and_another_programs_bounds_the_lower_one_holds_in_each_direction(
     assert_eq!(did(50, 50, &mut sharing), None);
     assert_eq!(tree.read(&file), "252:16 riops=100 wiops=500");
     assert_eq!(sharing.theirs(&key("m/b")).as_deref(), Some("riops=100"));
-    assert_eq!(did(100, 100, &mut sharing), Some(HeldBy::Theirs));
-    assert_eq!(did(50, 490, &mut sharing), Some(HeldBy::Limit));
+    assert_eq!(did(100, 100, &mut sharing), Some(CapReason::Theirs));
+    assert_eq!(did(50, 490, &mut sharing), Some(CapReason::Limit));
     // Set meanwhile, also a bound of what the limit does not bound.
     tree.file(&file, "252:16 rbps=4096 wbps=max riops=100 wiops=50");
     did(50, 20, &mut sharing);
     assert_eq!(tree.read(&file), "252:16 riops=100 wiops=50");
-    assert_eq!(did(10, 50, &mut sharing), Some(HeldBy::Theirs));
+    assert_eq!(did(10, 50, &mut sharing), Some(CapReason::Theirs));
     assert_eq!(sharing.theirs(&key("m/b")).as_deref(), Some("rbps=4096 riops=100 wiops=50"));
     // One that is above ours is not to blame, and one of the last moment is not lost.
     tree.file(&file, "252:16 rbps=max wbps=max riops=520 wiops=520");
     did(250, 250, &mut sharing);
-    assert_eq!(did(495, 5, &mut sharing), Some(HeldBy::Limit));
+    assert_eq!(did(495, 5, &mut sharing), Some(CapReason::Limit));
     tree.file(&file, "252:16 rbps=max wbps=max riops=7 wiops=520");
     sharing.release().unwrap();
     assert_eq!(tree.read(&file), "252:16 rbps=max wbps=max riops=7 wiops=520");
@@ -413,7 +414,7 @@ fn bounds_of_another_program_are_named_where_nothing_of_ours_is_set() {
         tree.file(&format!("{CGROUPS}/m/a/io.stat"), &format!("252:16 rios={reads} wios=0"));
         assert_eq!(tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0)), told);
     }
-    assert_eq!(sharing.held_by(&key("m/a")), Some(HeldBy::Theirs));
+    assert_eq!(sharing.held_by(&key("m/a")), Some(CapReason::Theirs));
     assert_eq!(sharing.theirs(&key("m/b")), None);
 }
 
@@ -514,7 +515,7 @@ fn a_lun_has_bfq_with_weights_of_its_own_at_each_level() {
     }
     let patterns =
         [pattern("a", "m/a", 2000), pattern("b", "m/b", 1000), pattern("c", "s/c", 1000)];
-    let vms = Vms::find(&tree.root(), &patterns).unwrap();
+    let vms = CgroupVms::find(&tree.root(), &patterns).unwrap();
     let mut sharing = Sharing::take(&device, &vms, None, &tree.journal()).unwrap();
     assert_eq!(sharing.means(), Means::Bfq);
     assert_eq!(tree.read(&format!("{lun}/queue/scheduler")), "bfq");

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use parda_steer::cgroup::{VmPattern, Vms};
+use parda_steer::cgroup::{CgroupVms, VmPattern};
 
 use crate::cgroups::{CGROUPS, cgroup, host, pattern};
 use crate::common::Tree;
@@ -24,18 +24,18 @@ fn twins() -> Tree {
 }
 
 /// Names of VMs and the cgroups that they have.
-fn found(vms: &Vms) -> Vec<(&str, &str)> {
+fn found(vms: &CgroupVms) -> Vec<(&str, &str)> {
     vms.iter().map(|(key, vm)| (vm.name.as_str(), key.0.as_str())).collect()
 }
 
 /// Patterns without a VM, and cgroups without a pattern.
-fn missed(vms: &Vms) -> (Vec<&str>, Vec<&str>) {
+fn missed(vms: &CgroupVms) -> (Vec<&str>, Vec<&str>) {
     let unused = vms.unused().iter().map(|unused| unused.cgroup.as_str());
     (unused.collect(), vms.strangers().iter().map(|it| it.cgroup.as_str()).collect())
 }
 
-fn find(tree: &Tree, patterns: &[VmPattern]) -> Vms {
-    Vms::find(&tree.root(), patterns).unwrap()
+fn find(tree: &Tree, patterns: &[VmPattern]) -> CgroupVms {
+    CgroupVms::find(&tree.root(), patterns).unwrap()
 }
 
 /// A process in a cgroup, with this command line.

@@ -5,7 +5,7 @@ use crate::common;
 use common::Tree;
 use parda_control::DepthBounds;
 use parda_steer::journal::JournalError;
-use parda_steer::knob::Method;
+use parda_steer::knob::DepthMethod;
 use parda_steer::multipath::PathState;
 use parda_steer::steering::{SteerError, Steering, SteeringEvent};
 
@@ -48,7 +48,7 @@ fn a_depth_that_is_refused_leaves_what_was_set_before() {
         );
     }
     // Without an elevator this would be the whole adapter's.
-    let refused = take_for(16, Some(Method::NrRequests)).unwrap_err();
+    let refused = take_for(16, Some(DepthMethod::NrRequests)).unwrap_err();
     assert!(matches!(refused, SteerError::Refused(_)), "{refused}");
     assert_eq!(tree.read(DEPTH), "8", "what was set before is still set");
     take_for(9, None).unwrap().release().unwrap();
@@ -240,7 +240,7 @@ fn requests_of_a_lun_are_never_limited_without_an_elevator() {
     let tree = Tree::new();
     let disk = tree.scsi("sda", "0:0:0:1", "8:0");
     let device = tree.resolve(&disk).unwrap();
-    let asked = Some(Method::NrRequests);
+    let asked = Some(DepthMethod::NrRequests);
     let error = Steering::take(&device, asked, &tree.journal()).unwrap_err().to_string();
     assert!(error.contains("the whole adapter, for every LUN"), "{error}");
 
@@ -275,6 +275,7 @@ fn a_disk_has_no_depth_of_a_lun() {
     let tree = Tree::new();
     tree.disk("sys/devices/virtio/vdb", "252:16", 1);
     let device = tree.resolve("sys/devices/virtio/vdb").unwrap();
-    let error = Steering::take(&device, Some(Method::QueueDepth), &tree.journal()).unwrap_err();
+    let error =
+        Steering::take(&device, Some(DepthMethod::QueueDepth), &tree.journal()).unwrap_err();
     assert!(error.to_string().contains("vdb: is no SCSI disk"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Parsers for the values on the command line of `parda probe`.
 
-use parda_probe::{Mix, Purpose};
+use parda_probe::{LoadMix, Purpose};
 
 use crate::quantity::{self, bytes, percent};
 
@@ -19,12 +19,12 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a mix such as `8k,67,70`: size, percent of reads, percent at random offsets.
-pub(super) fn mix(text: &str) -> Result<Mix, String> {
+pub(super) fn mix(text: &str) -> Result<LoadMix, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let [bytes, read, random] = parts[..] else {
         return Err("must be size, read % and random %, such as 8k,67,70".to_owned());
     };
-    Ok(Mix {
+    Ok(LoadMix {
         size: size(bytes).map_err(|e| format!("{bytes}: {e}"))?,
         read_percent: percent(read).map_err(|e| format!("{read}: {e}"))?,
         random_percent: percent(random).map_err(|e| format!("{random}: {e}"))?,
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_mix_is_three_numbers() {
-        let expected = Mix { size: 8192, read_percent: 67, random_percent: 70 };
+        let expected = LoadMix { size: 8192, read_percent: 67, random_percent: 70 };
         assert_eq!(mix("8k,67,70"), Ok(expected));
         assert_eq!(mix("8KiB,67%,70%"), Ok(expected));
         assert!(mix("8k,67").unwrap_err().contains("such as 8k,67,70"));

@@ -42,14 +42,14 @@ pub enum Order {
         on: bool,
     },
     /// No more requests are taken of a queue, and those that were taken are answered before the order is:
-    /// by [`Done::Stopped`].
+    /// by [`OrderDone::Stopped`].
     Stop {
         /// Number of the queue.
         queue: u16,
     },
     /// Socket by which the front end is told of changes: [`super::tell_of_new_size`].
     Channel(OwnedFd),
-    /// The geometry of now is asked for: [`Done::Geometry`].
+    /// The geometry of now is asked for: [`OrderDone::Geometry`].
     Geometry,
     /// The front end was told that what it wanted cannot be done: why.
     Refused(String),
@@ -57,7 +57,7 @@ pub enum Order {
 
 /// Answer to an order.
 #[derive(Clone, Copy, Debug)]
-pub enum Done {
+pub enum OrderDone {
     /// The order was done.
     Done,
     /// The queue is stopped; its next request would be this one ([`Vring::position`]).

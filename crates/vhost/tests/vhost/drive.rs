@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parda_vhost::blk::{Asked, Outcome, Scratch};
+use parda_vhost::blk::{GuestOp, GuestOutcome, Scratch};
 use parda_vhost::{Memory, Vring};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
@@ -44,13 +44,13 @@ fn walk(memory: &Arc<Memory>, input: &[u8]) -> usize {
             assert!(place >= start && place + len as usize <= start + MEMORY);
         }
         let (head, status, asked) = (request.head, request.status(), request.asked);
-        if let Asked::Op(op) = asked {
+        if let GuestOp::Op(op) = asked {
             assert!(op.extent().len <= u64::from(u32::MAX) * 512);
         }
-        if asked == Asked::Serial {
+        if asked == GuestOp::Serial {
             request.data.write(&[b'x'; 20]);
         }
-        status.tell(Outcome::Failed);
+        status.tell(GuestOutcome::Failed);
         if vring.answer(memory, head, 1).is_err() || vring.wants_call(memory).is_err() {
             break;
         }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use parda_vhost::blk::{Outcome, Scratch};
+use parda_vhost::blk::{GuestOutcome, Scratch};
 use parda_vhost::{Memory, Vring};
 use vm_memory::{Bytes, GuestAddress};
 
@@ -48,7 +48,7 @@ fn begin(memory: &Memory, log: &File) -> Vring {
 
 fn take(vring: &mut Vring, memory: &Arc<Memory>) -> Option<u16> {
     vring.take(memory, &mut Scratch::default()).unwrap().map(|request| {
-        request.status().tell(Outcome::Ok);
+        request.status().tell(GuestOutcome::Ok);
         request.head
     })
 }

@@ -3,7 +3,7 @@ use std::process::Command;
 
 use parda_control::Bytes;
 use parda_workload::fio::{Job, JobTarget};
-use parda_workload::{Demand, Workload};
+use parda_workload::{ArrivalRule, Workload};
 use parda_workload::{Hot, SizePart};
 
 const DISK: Bytes = Bytes(64 << 20);
@@ -16,7 +16,7 @@ fn workload() -> Workload {
         read_percent: 67.0,
         random_percent: 80.0,
         hot: Some(Hot { part_percent: 10.0, hits_percent: 60.0 }),
-        demand: Demand::Closed { outstanding: 24 },
+        demand: ArrivalRule::Closed { outstanding: 24 },
         one_stream: false,
         trim_percent: 0.0,
         bursts: None,

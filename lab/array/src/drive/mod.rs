@@ -26,18 +26,18 @@ pub use seek::SeekParams;
 /// The kind of a drive, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Device {
+pub enum DriveModel {
     /// A disk drive.
     Disk(DriveParams),
     /// A flash drive.
     Flash(FlashParams),
 }
 
-impl Device {
+impl DriveModel {
     pub(crate) fn validate(&self) -> Result<(), ParamError> {
         match self {
-            Device::Disk(disk) => disk.validate(),
-            Device::Flash(flash) => flash.validate(),
+            DriveModel::Disk(disk) => disk.validate(),
+            DriveModel::Flash(flash) => flash.validate(),
         }
     }
 
@@ -45,24 +45,24 @@ impl Device {
     #[must_use]
     pub fn capacity(&self) -> Bytes {
         match self {
-            Device::Disk(disk) => disk.capacity,
-            Device::Flash(flash) => flash.capacity,
+            DriveModel::Disk(disk) => disk.capacity,
+            DriveModel::Flash(flash) => flash.capacity,
         }
     }
 
     /// Requests that the drive accepts at a time.
     pub fn queue_depth_mut(&mut self) -> &mut u32 {
         match self {
-            Device::Disk(disk) => &mut disk.queue_depth,
-            Device::Flash(flash) => &mut flash.queue_depth,
+            DriveModel::Disk(disk) => &mut disk.queue_depth,
+            DriveModel::Flash(flash) => &mut flash.queue_depth,
         }
     }
 
     /// Parameters of a disk drive; `None` for a flash drive.
     pub fn disk_mut(&mut self) -> Option<&mut DriveParams> {
         match self {
-            Device::Disk(disk) => Some(disk),
-            Device::Flash(_) => None,
+            DriveModel::Disk(disk) => Some(disk),
+            DriveModel::Flash(_) => None,
         }
     }
 }
@@ -77,10 +77,10 @@ pub(crate) enum Drive {
 
 impl Drive {
     /// Makes an idle drive. `spindle`: angle at time zero, as a fraction of a turn.
-    pub(crate) fn new(device: &Device, spindle: f64) -> Drive {
+    pub(crate) fn new(device: &DriveModel, spindle: f64) -> Drive {
         match device {
-            Device::Disk(params) => Drive::Disk(Disk::new(params, spindle)),
-            Device::Flash(params) => Drive::Flash(Flash::new(params)),
+            DriveModel::Disk(params) => Drive::Disk(Disk::new(params, spindle)),
+            DriveModel::Flash(params) => Drive::Flash(Flash::new(params)),
         }
     }
 

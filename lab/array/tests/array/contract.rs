@@ -1,8 +1,9 @@
 //! What callers may rely on, whatever the array is made of and whatever is asked of it.
 
 use parda_array::{
-    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, Device, FaultError, IoKind, IoTag, LunId,
-    Nanos, Placement, PrefetchParams, Preset, RaidLevel, Scheduling, SubmitError, WriteCacheParams,
+    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, DriveModel, FaultError, IoKind, IoTag,
+    LunId, Nanos, Placement, PrefetchParams, Preset, RaidLevel, Scheduling, SubmitError,
+    WriteCacheParams,
 };
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ type Completions = Vec<(Nanos, IoTag)>;
 
 const LUN: u64 = 1 << 30;
 
-fn devices() -> impl Strategy<Value = Device> {
+fn devices() -> impl Strategy<Value = DriveModel> {
     let schedulings =
         prop_oneof![Just(Scheduling::Sptf), Just(Scheduling::Fcfs), Just(Scheduling::Elevator)];
     let disk = (1_u32..12, schedulings, 0_u64..3).prop_map(|(depth, scheduling, cache)| {

@@ -9,14 +9,14 @@ use std::time::Duration;
 use parda_agent::file::{Disk, File, Steer, SteeredVm};
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, VolumeStatus};
-use parda_lab::array_control::{Request, ask};
+use parda_lab::array_control::{ArrayRequest, ask};
 use parda_lab::guest::{DISK, GuestError, GuestHost};
 use parda_lab::meter::HostReading;
-use parda_lab::relay::{End, Relay};
+use parda_lab::relay::{RelayEnd, RelayProcess};
 use parda_lab::{RunDir, limits};
-use parda_scenario::exchange::Transport;
+use parda_scenario::exchange::MeetingTransport;
 use parda_scenario::scenario::EXCHANGE;
-use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, VmId};
+use parda_scenario::{GuestDisk, GuestSettings, HostIndex, Scenario, VmIndex};
 use rustix::process::Signal;
 
 use crate::guest::{Bus, ExportFile, Guest, GuestConfig, IscsiTarget, Job, Server, Source};
@@ -70,7 +70,7 @@ struct Host {
     /// Names of the VMs.
     vms: Vec<String>,
     agent: Option<Job>,
-    clients: BTreeMap<VmId, Job>,
+    clients: BTreeMap<VmIndex, Job>,
     /// Counters of the array for the LUN when the agent started.
     before: DiskStatus,
 }
@@ -78,9 +78,9 @@ struct Host {
 /// Boots the guests among these hosts, all at the same time.
 pub(crate) fn boot(
     scenario: &Scenario,
-    ids: &[HostId],
+    ids: &[HostIndex],
     run_dir: &RunDir,
-) -> Result<BTreeMap<HostId, Box<dyn GuestHost>>, GuestError> {
+) -> Result<BTreeMap<HostIndex, Box<dyn GuestHost>>, GuestError> {
     let guests = ids.iter().filter_map(|&id| Some((id, scenario.host(id).guest?)));
     let mut lun_paths = Vec::new();
     let mut machines = Vec::new();
@@ -109,11 +109,15 @@ pub(crate) fn boot(
 }
 
 /// A guest has a LUN of its own, and meets the others in slots of the array from which nothing cuts it off.
-fn check(scenario: &Scenario, id: HostId) {
+fn check(scenario: &Scenario, id: HostIndex) {
     let name = &scenario.host(id).name;
-    assert_eq!(scenario.transport, Transport::File, "the hosts of {name}, a guest, meet elsewhere");
+    assert_eq!(
+        scenario.transport,
+        MeetingTransport::File,
+        "the hosts of {name}, a guest, meet elsewhere"
+    );
     assert!(!limits::has_own_relay(scenario, id), "{name}, a guest, is cut off");
-    let luns = |id: HostId| scenario.host(id).vms.iter().map(|vm| vm.lun);
+    let luns = |id: HostIndex| scenario.host(id).vms.iter().map(|vm| vm.lun);
     let mut others =
         scenario.present().filter(|(other, _)| *other != id).flat_map(|(o, _)| luns(o));
     assert!(
@@ -122,7 +126,7 @@ fn check(scenario: &Scenario, id: HostId) {
     );
 }
 
-fn prepare(scenario: &Scenario, id: HostId, settings: GuestSettings) -> String {
+fn prepare(scenario: &Scenario, id: HostIndex, settings: GuestSettings) -> String {
     let mut script = format!(
         "set -e\ncd /sys/fs/cgroup\nmkdir {SLICE}\n\
          echo +io | tee cgroup.subtree_control >{SLICE}/cgroup.subtree_control\n"
@@ -147,7 +151,7 @@ impl Host {
     /// Counters of the array for the LUN. The array does not know held times.
     fn counted(&self) -> Result<DiskStatus, GuestError> {
         let (control, lun) = &self.array;
-        let exports = ask(control, Request::Status)?.exports;
+        let exports = ask(control, ArrayRequest::Status)?.exports;
         let counted = exports.into_iter().find(|export| export.name == *lun);
         let counted = counted.ok_or_else(|| format!("the array has no {lun}"))?;
         Ok(DiskStatus { held: Latency::default(), total: Latency::default(), ..counted })
@@ -212,7 +216,7 @@ impl GuestHost for Host {
         Ok(HostReading { window, beta, disks })
     }
 
-    fn start_client(&mut self, id: VmId, arguments: &[String]) -> Result<(), GuestError> {
+    fn start_client(&mut self, id: VmIndex, arguments: &[String]) -> Result<(), GuestError> {
         let script = format!(
             "echo $$ >/sys/fs/cgroup/{}/cgroup.procs && cd /run && exec fio '{}'",
             cgroup(&self.vms[id.index]),
@@ -222,13 +226,13 @@ impl GuestHost for Host {
         Ok(())
     }
 
-    fn stop_client(&mut self, id: VmId) -> Result<(), GuestError> {
+    fn stop_client(&mut self, id: VmIndex) -> Result<(), GuestError> {
         let Some(client) = self.clients.remove(&id) else { return Ok(()) };
         self.guest.signal(&client, Signal::INT.as_raw())?;
         Ok(self.guest.signal(&client, Signal::CONT.as_raw())?)
     }
 
-    fn signal_client(&self, id: VmId, signal: Signal) -> Result<(), GuestError> {
+    fn signal_client(&self, id: VmIndex, signal: Signal) -> Result<(), GuestError> {
         let client = self.clients.get(&id);
         Ok(client.map_or(Ok(()), |client| self.guest.signal(client, signal.as_raw()))?)
     }
@@ -273,7 +277,8 @@ enum LunPath {
     /// The guest connects to the array itself.
     Nbd(
         Server,
-        #[expect(dead_code, reason = "the way from its network to the array's socket")] Relay,
+        #[expect(dead_code, reason = "the way from its network to the array's socket")]
+        RelayProcess,
     ),
 }
 
@@ -288,7 +293,8 @@ impl LunPath {
             }
             GuestDisk::Nbd => {
                 let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-                let relay = Relay::start(End::Tcp(free), End::Unix(run_dir.array()))?;
+                let relay =
+                    RelayProcess::start(RelayEnd::Tcp(free), RelayEnd::Unix(run_dir.array()))?;
                 Ok(LunPath::Nbd(Server::Nbd { port: free.port(), export: lun.to_owned() }, relay))
             }
         }
@@ -305,13 +311,18 @@ impl LunPath {
 }
 
 /// Name of the export of a guest's LUN.
-fn lun(scenario: &Scenario, id: HostId) -> &str {
+fn lun(scenario: &Scenario, id: HostIndex) -> &str {
     let first = scenario.host(id).vms.first().and_then(|vm| scenario.disk_owner(vm.lun));
     first.map_or("", |vm| &vm.name)
 }
 
 /// Configuration of a host's machine.
-fn machine(scenario: &Scenario, id: HostId, run_dir: &RunDir, lun_path: &LunPath) -> GuestConfig {
+fn machine(
+    scenario: &Scenario,
+    id: HostIndex,
+    run_dir: &RunDir,
+    lun_path: &LunPath,
+) -> GuestConfig {
     let host = scenario.host(id);
     let mut config = GuestConfig::new(&host.name);
     config = lun_path.add_to(config);

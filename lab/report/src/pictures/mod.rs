@@ -1,6 +1,6 @@
 //! Charts of a study: from its `[[plot]]` tables ([`parda_scenario::plot`]) and the measured values
 //! to SVG files. Charts over time need runs that were made with
-//! [`Keep::Plotted`](parda_sim::Keep) or [`Keep::All`](parda_sim::Keep).
+//! [`Keep::Plotted`](parda_sim::KeptRuns) or [`Keep::All`](parda_sim::KeptRuns).
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -17,7 +17,7 @@ pub use parda_plot::Figure;
 use parda_scenario::Study;
 use parda_scenario::expectation::{Bound, Expectation};
 use parda_scenario::metric::Metric;
-use parda_scenario::plot::View;
+use parda_scenario::plot::ChartView;
 use parda_sim::StudyOutcome;
 
 /// A chart and the name of its file.
@@ -43,7 +43,7 @@ pub fn pictures(study: &Study, outcome: &StudyOutcome, reference: &str) -> Vec<P
     let mut pictures: Vec<Picture> = Vec::new();
     for plot in &study.plots {
         let mut figure = match &plot.view {
-            View::Time { variant, phase, panels } => {
+            ChartView::Time { variant, phase, panels } => {
                 let mut runs = study.runs.iter().zip(&outcome.runs);
                 let Some((run, of)) = runs.find(|(run, _)| run.variant == *variant) else {
                     continue;
@@ -51,7 +51,7 @@ pub fn pictures(study: &Study, outcome: &StudyOutcome, reference: &str) -> Vec<P
                 let Some(series) = &of.series else { continue };
                 time::figure(plot, phase.as_deref(), run, series, panels, expected)
             }
-            View::Points { label, draw, panels } => {
+            ChartView::Points { label, draw, panels } => {
                 points::figure(plot, label, *draw, panels, outcome, expected)
             }
         };

@@ -4,8 +4,8 @@ use parda_control::law::Mode;
 use parda_plot::{Across, Figure, Level, Panel};
 use parda_scenario::metric::{Metric, label};
 use parda_scenario::plot::Plot;
-use parda_scenario::{Action, HostId, Phase, Run, Scenario, State};
-use parda_sim::Series;
+use parda_scenario::{Action, ClusterState, HostIndex, Phase, Run, Scenario};
+use parda_sim::RunSeries;
 
 use super::points::MOST_LINES;
 
@@ -17,7 +17,7 @@ pub(crate) fn figure(
     plot: &Plot,
     phase: Option<&str>,
     run: &Run,
-    series: &Series,
+    series: &RunSeries,
     quantities: &[String],
     expected: impl Fn(&Metric) -> Option<f64>,
 ) -> Figure {
@@ -97,7 +97,7 @@ fn means(points: &[(f64, f64)], together: usize) -> Vec<(f64, f64)> {
 
 /// The thresholds in force on some host, each with the time for which it was.
 fn thresholds(scenario: &Scenario) -> Vec<Level> {
-    let of_host = |state: &State, id| {
+    let of_host = |state: &ClusterState, id| {
         let control = state.host(id).control.resolve().ok()?;
         // A threshold that is found while working is no constant level.
         let found = control.auto.is_some();
@@ -105,9 +105,9 @@ fn thresholds(scenario: &Scenario) -> Vec<Level> {
         (!found && !none).then(|| control.law.threshold.secs() * 1e3)
     };
     let mut levels: Vec<Level> = Vec::new();
-    let mut add = |state: &State, from: f64, to: f64| {
+    let mut add = |state: &ClusterState, from: f64, to: f64| {
         let present = (0..scenario.hosts.len()).filter(|h| scenario.hosts[*h].present);
-        for value in present.filter_map(|host| of_host(state, HostId(host))) {
+        for value in present.filter_map(|host| of_host(state, HostIndex(host))) {
             let same = |level: &&mut Level| {
                 level.value == value && level.within.is_some_and(|w| w.1 >= from)
             };
@@ -121,7 +121,7 @@ fn thresholds(scenario: &Scenario) -> Vec<Level> {
             }
         }
     };
-    let mut state = State::new(&scenario.hosts);
+    let mut state = ClusterState::new(&scenario.hosts);
     let mut from = 0.0;
     for event in &scenario.timeline {
         if matches!(event.action, Action::SetControl(..)) {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub use page::{missed, table};
 use parda_config::{Document, Error};
 use parda_scenario::expectation::Tally;
-use parda_scenario::{Answer, Study};
+use parda_scenario::{RunAnswer, Study};
 pub use value::Value;
 
 macro_rules! papers {
@@ -64,8 +64,8 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Study>, Error> {
 }
 
 /// Every value of the papers beside ours, in the order of the answers.
-pub fn values(answers: &[Answer]) -> impl Iterator<Item = Value> {
-    let of = |answer: &Answer| -> Vec<Value> {
+pub fn values(answers: &[RunAnswer]) -> impl Iterator<Item = Value> {
+    let of = |answer: &RunAnswer| -> Vec<Value> {
         answer.expectations.iter().map(|it| Value::new(&answer.scenario, it)).collect()
     };
     answers.iter().flat_map(of)
@@ -73,6 +73,6 @@ pub fn values(answers: &[Answer]) -> impl Iterator<Item = Value> {
 
 /// Numbers of values within their tolerance, beyond it, and exempt.
 #[must_use]
-pub fn tally(answers: &[Answer]) -> Tally {
+pub fn tally(answers: &[RunAnswer]) -> Tally {
     Tally::of(answers.iter().flat_map(|answer| &answer.expectations))
 }

@@ -1,7 +1,7 @@
 //! All values as a text table.
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
-use parda_scenario::Answer;
+use parda_scenario::RunAnswer;
 
 use super::{Value, tally, values};
 use crate::table::{plain, right};
@@ -11,14 +11,14 @@ const WIDTH: u16 = 132;
 
 /// A text table of all values and their outcomes. With `color`, it has ANSI colours.
 #[must_use]
-pub fn table(answers: &[Answer], color: bool) -> String {
+pub fn table(answers: &[RunAnswer], color: bool) -> String {
     let table = text_table(values(answers), color);
     format!("{}\n\n{}\n", table.trim_fmt(), tally(answers))
 }
 
 /// The values out of tolerance and the counts, for a terminal when the table goes to a file.
 #[must_use]
-pub fn missed(answers: &[Answer]) -> String {
+pub fn missed(answers: &[RunAnswer]) -> String {
     let mut missed = values(answers).filter(|value| value.outcome == "out").peekable();
     let list = match missed.peek() {
         Some(_) => format!("{}\n\n", text_table(missed, false).trim_fmt()),

@@ -1,9 +1,9 @@
 //! Charts of a small scenario.
 use parda_config::Document;
-use parda_plot::Data;
+use parda_plot::SeriesData;
 use parda_report::pictures::{Picture, pictures};
 use parda_scenario::Study;
-use parda_sim::{Keep, run_all};
+use parda_sim::{KeptRuns, run_all};
 
 const TEXT: &str = r#"name = "s"
 title = "Two hosts"
@@ -45,7 +45,7 @@ tolerance = "50%"
 source = "test"
 "#;
 
-fn drawn(text: &str, keep: Keep) -> Vec<Picture> {
+fn drawn(text: &str, keep: KeptRuns) -> Vec<Picture> {
     let study = Study::parse(&Document::new("s.toml", text)).unwrap();
     let outcome = run_all(&study, keep, 2, |_, _| ()).unwrap();
     pictures(&study, &outcome, "paper")
@@ -53,7 +53,7 @@ fn drawn(text: &str, keep: Keep) -> Vec<Picture> {
 
 #[test]
 fn a_run_is_drawn_with_its_threshold_its_phases_and_what_the_paper_has() {
-    let [Picture { name, figure }] = drawn(TEXT, Keep::Plotted).try_into().unwrap();
+    let [Picture { name, figure }] = drawn(TEXT, KeptRuns::Plotted).try_into().unwrap();
     assert_eq!((name.as_str(), figure.title.as_str()), ("s", "Two hosts"));
     assert_eq!(figure.subtitle, "s: virtual time, seed 1");
     assert_eq!(figure.spans, [("late".to_owned(), 16.0, 20.0)]);
@@ -62,10 +62,10 @@ fn a_run_is_drawn_with_its_threshold_its_phases_and_what_the_paper_has() {
     assert_eq!(levels, [(30.0, (8.0, 14.0)), (40.0, (14.0, 20.0))]);
     let names: Vec<&str> = latency.series.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "b"]);
-    let Data::Paper(marks) = &latency.series[2].data else { panic!("no mark of the paper") };
+    let SeriesData::Paper(marks) = &latency.series[2].data else { panic!("no mark of the paper") };
     assert!(marks[0].0 > 16.0 && marks[0].0 < 20.0 && marks[0].1 == 40.0, "{marks:?}");
     assert_eq!((window.series.len(), iops.series.len()), (2, 2));
-    let Data::Line(points) = &window.series[0].data else { panic!("no line") };
+    let SeriesData::Line(points) = &window.series[0].data else { panic!("no line") };
     assert!(points[6].1.is_nan() && points[9].1 > 0.0, "a window begins with control");
 }
 
@@ -73,8 +73,8 @@ fn a_run_is_drawn_with_its_threshold_its_phases_and_what_the_paper_has() {
 fn a_plot_of_a_phase_shows_nothing_else() {
     let plot = "[[plot]]\nover = \"time\"\nphase = \"late\"\npanels = [\"device_latency_ms\"]\n";
     let [Picture { figure, .. }] =
-        drawn(&format!("{TEXT}{plot}"), Keep::Plotted).try_into().unwrap();
-    let Data::Line(points) = &figure.panels[0].series[0].data else { panic!("no line") };
+        drawn(&format!("{TEXT}{plot}"), KeptRuns::Plotted).try_into().unwrap();
+    let SeriesData::Line(points) = &figure.panels[0].series[0].data else { panic!("no line") };
     let at: Vec<f64> = points.iter().map(|(at, _)| *at).collect();
     assert_eq!(at, [17.0, 18.0, 19.0, 20.0]);
     assert_eq!(figure.panels[0].levels.len(), 1, "the threshold of then");
@@ -85,7 +85,7 @@ fn without_control_there_is_no_panel_of_windows_and_no_threshold() {
     let (before, rest) = TEXT.split_once("[[event]]").unwrap();
     let (_, after) = rest.split_once("[[phase]]").unwrap();
     let [Picture { figure, .. }] =
-        drawn(&format!("{before}[[phase]]{after}"), Keep::All).try_into().unwrap();
+        drawn(&format!("{before}[[phase]]{after}"), KeptRuns::All).try_into().unwrap();
     let labels: Vec<&str> = figure.panels.iter().map(|p| p.label.as_str()).collect();
     assert_eq!(labels, ["Device latency", "Throughput"]);
     assert!(figure.panels[0].levels.is_empty());
@@ -100,10 +100,10 @@ fn many_hosts_are_a_band_and_what_was_not_kept_is_not_drawn() {
     let before =
         before.replace("name = \"a\"", "name = \"a\"\ncount = 20").replace("8GiB", "64MiB");
     let text = format!("{before}[[event]]{rest}");
-    let [Picture { figure, .. }] = drawn(&text, Keep::Plotted).try_into().unwrap();
+    let [Picture { figure, .. }] = drawn(&text, KeptRuns::Plotted).try_into().unwrap();
     for panel in &figure.panels {
         let names: Vec<&str> = panel.series.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["least to most", "mean of 20 hosts"]);
     }
-    assert!(drawn(&text, Keep::Nothing).is_empty());
+    assert!(drawn(&text, KeptRuns::Nothing).is_empty());
 }

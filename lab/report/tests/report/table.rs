@@ -6,7 +6,7 @@ use parda_report::table;
 use parda_report::table::missed;
 use parda_scenario::shares::Unit;
 use parda_scenario::{
-    Answer, Distribution, Engine, HostAnswer, Phase, PhaseAnswer, Verdict, VmAnswer,
+    Distribution, Engine, HostAnswer, Phase, PhaseAnswer, RunAnswer, Verdict, VmAnswer,
 };
 
 fn times(mean: f64) -> Distribution {
@@ -76,9 +76,9 @@ fn verdict(what: &str, ok: bool, exempt: Option<&str>) -> Verdict {
     }
 }
 
-fn answer(expectations: Vec<Verdict>) -> Answer {
+fn answer(expectations: Vec<Verdict>) -> RunAnswer {
     let scenario = "small".to_owned();
-    Answer { scenario, engine: Engine::Lab, seed: 3, phases: phases(), expectations }
+    RunAnswer { scenario, engine: Engine::Lab, seed: 3, phases: phases(), expectations }
 }
 
 #[test]

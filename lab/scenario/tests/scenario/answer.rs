@@ -7,7 +7,7 @@ use parda_scenario::count::settled;
 use parda_scenario::expectation::Tally;
 use parda_scenario::shares::{Unit, fairness, host_errors, host_parts, jain, saturated, vm_errors};
 use parda_scenario::{
-    Answer, Distribution, Engine, HostAnswer, Phase, PhaseAnswer, Scenario, Verdict, VmAnswer,
+    Distribution, Engine, HostAnswer, Phase, PhaseAnswer, RunAnswer, Scenario, Verdict, VmAnswer,
 };
 
 fn times(mean: f64) -> Distribution {
@@ -155,7 +155,7 @@ fn scenario(expectations: &str) -> Scenario {
 /// Measured value of an expectation, and whether it holds.
 fn judge(expectation: &str) -> (Option<f64>, bool) {
     let text = format!("[[expect]]\nsource = \"here\"\n{expectation}\n");
-    let answer = Answer::new(&scenario(&text), Engine::Lab, phases());
+    let answer = RunAnswer::new(&scenario(&text), Engine::Lab, phases());
     assert_eq!(answer.ok(), answer.expectations[0].ok);
     (answer.expectations[0].measured, answer.expectations[0].ok)
 }
@@ -208,7 +208,7 @@ fn what_was_not_measured_holds_no_expectation() {
         "[[expect]]\nsource = \"here\"\nwhat = \"after/vm/db/latency_ms\"\nat_most = 99\n";
     let mut phases = phases();
     phases[1].hosts[0].vms[0].latency_ms = None;
-    let answer = Answer::new(&scenario(expectation), Engine::Lab, phases);
+    let answer = RunAnswer::new(&scenario(expectation), Engine::Lab, phases);
     assert_eq!((answer.expectations[0].measured, answer.ok()), (None, false));
 }
 
@@ -219,7 +219,7 @@ const EXPECTATIONS: &str = "[[expect]]\nwhat = \"after/total/fairness\"\nat_leas
 #[test]
 fn the_json_has_the_documented_shape() {
     let phase = phases().remove(1);
-    let answer = Answer::new(&scenario(EXPECTATIONS), Engine::Lab, vec![phase]);
+    let answer = RunAnswer::new(&scenario(EXPECTATIONS), Engine::Lab, vec![phase]);
     let times = |mean: f64| serde_json::to_value(times(mean)).unwrap();
     let vm = |name: &str, shares: u32, iops: f64| {
         serde_json::json!({
@@ -262,7 +262,7 @@ fn the_json_has_the_documented_shape() {
         ],
     });
     assert_eq!(serde_json::to_value(&answer).unwrap(), want);
-    assert_eq!(serde_json::from_value::<Answer>(want).unwrap(), answer);
+    assert_eq!(serde_json::from_value::<RunAnswer>(want).unwrap(), answer);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn what_is_exempt_has_neither_passed_nor_failed() {
         exempt: exempt.then(|| "it contradicts itself".to_owned()),
     };
     let all = [(true, false), (true, true), (false, true), (false, false)];
-    let answer = Answer {
+    let answer = RunAnswer {
         scenario: "s".to_owned(),
         engine: Engine::Sim,
         seed: 1,

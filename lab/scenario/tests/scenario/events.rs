@@ -7,8 +7,8 @@ use parda_config::Document;
 use parda_control::ModeName;
 use parda_control::Shares;
 use parda_scenario::array::ArrayEvent;
-use parda_scenario::exchange::{Hearing, Transport};
-use parda_scenario::{Action, HostId, Phase, Scenario, VmId};
+use parda_scenario::exchange::{Hearing, MeetingTransport};
+use parda_scenario::{Action, HostIndex, Phase, Scenario, VmIndex};
 
 const CLUSTER: &str = r#"name = "t"
 duration = "60s"
@@ -44,9 +44,9 @@ from = "1s"
 to = "2s"
 "#;
 
-const A: HostId = HostId(0);
-const B: HostId = HostId(1);
-const OUT: HostId = HostId(2);
+const A: HostIndex = HostIndex(0);
+const B: HostIndex = HostIndex(1);
+const OUT: HostIndex = HostIndex(2);
 
 fn parse(text: &str) -> Result<Scenario, parda_config::Error> {
     Scenario::parse(&Document::new("t.toml", text))
@@ -58,7 +58,7 @@ fn with_events(events: &[&str]) -> String {
     CLUSTER.to_owned() + &events.iter().enumerate().map(event).collect::<String>()
 }
 
-fn hearing(scenario: &Scenario, host: HostId, at: u64) -> Hearing {
+fn hearing(scenario: &Scenario, host: HostIndex, at: u64) -> Hearing {
     scenario.state_at(Duration::from_secs(at)).host(host).hearing.clone()
 }
 
@@ -97,7 +97,7 @@ fn what_is_for_all_hosts_is_not_for_outsiders() {
 fn an_outsider_lives_and_dies_like_any_host() {
     let events = ["host = \"out\"\ndo = \"kill\"", "host = \"out\"\ndo = \"start\""];
     let scenario = parse(&with_events(&events)).unwrap();
-    let backup = VmId { host: OUT, index: 0 };
+    let backup = VmIndex { host: OUT, index: 0 };
     let runs = |at| scenario.state_at(Duration::from_secs(at)).runs(backup);
     assert_eq!((runs(9), runs(10), runs(11)), (true, false, true));
 }
@@ -205,7 +205,7 @@ fn what_makes_no_sense_on_a_transport_is_refused_where_it_stands() {
         refused(&over(transport, event), place, says);
     }
     let good = parse(&over("etcd\"\nmembers = 3\n#\"", "etcd = \"hang\"")).unwrap();
-    assert_eq!((good.transport, good.etcd_members), (Transport::Etcd, 3));
+    assert_eq!((good.transport, good.etcd_members), (MeetingTransport::Etcd, 3));
     let reaches = |at| good.state_at(Duration::from_secs(at)).reaches_exchange(A);
     assert_eq!((reaches(9), reaches(10)), (true, false));
 }
@@ -226,10 +226,10 @@ fn a_host_that_hangs_lives_and_does_nothing() {
     let events = ["host = \"a\"\ndo = \"hang\"", "host = \"a\"\ndo = \"resume\""];
     let scenario = parse(&with_events(&events)).unwrap();
     let at = |at| scenario.state_at(Duration::from_secs(at));
-    let how = |at: &parda_scenario::State| (at.host(A).alive, at.host(A).hangs);
+    let how = |at: &parda_scenario::ClusterState| (at.host(A).alive, at.host(A).hangs);
     assert_eq!([9, 10, 11].map(|s| how(&at(s))), [(true, false), (true, true), (true, false)]);
     // The clients of its VMs go on, and are not judged.
-    let db = VmId { host: A, index: 0 };
+    let db = VmIndex { host: A, index: 0 };
     assert!(at(10).runs(db));
     let throughout = |from: u64, to: u64| {
         let (name, from, to) = ("p".to_owned(), Duration::from_secs(from), Duration::from_secs(to));
@@ -323,7 +323,7 @@ const MOVES: [&str; 3] = [
 #[test]
 fn a_vm_that_moves_runs_on_one_host_at_a_time_with_its_disk_and_its_shares() {
     let scenario = parse(&with_events(&MOVES)).unwrap();
-    let (home, there) = (VmId { host: A, index: 0 }, VmId { host: B, index: 1 });
+    let (home, there) = (VmIndex { host: A, index: 0 }, VmIndex { host: B, index: 1 });
     let (db, moved) = (scenario.vm(home), scenario.vm(there));
     assert_eq!((moved.name.as_str(), moved.lun, moved.disk), ("db.b", db.lun, db.disk));
     let at = |at| {
@@ -341,7 +341,7 @@ fn a_vm_keeps_the_settings_that_an_event_does_not_change() {
     let change = "vm = \"db\"\nlimit = { iops = 300 }\nreservation = 200";
     let scenario = parse(&with_events(&[change, "vm = \"db\"\nlimit = { iops = 400 }"])).unwrap();
     let state = scenario.state_at(Duration::from_secs(20));
-    let settings = state.vm(VmId { host: A, index: 0 }).settings;
+    let settings = state.vm(VmIndex { host: A, index: 0 }).settings;
     assert_eq!((settings.shares(), settings.reservation), (Shares(2000), Some(200.0)));
     let limit = parda_control::Limit::from(&settings.limit.unwrap());
     assert_eq!(limit.iops.total.unwrap().mean, 400.0);
@@ -357,7 +357,7 @@ fn a_vm_keeps_the_settings_that_an_event_does_not_change() {
 #[test]
 fn a_vm_that_moved_is_stopped_where_it_is() {
     let scenario = parse(&with_events(&[MOVES[0], "vm = \"db\"\ndo = \"stop\""])).unwrap();
-    let there = VmId { host: B, index: 1 };
+    let there = VmIndex { host: B, index: 1 };
     assert_eq!(scenario.timeline.last().unwrap().action, Action::StopVm(there));
 }
 
@@ -365,7 +365,7 @@ fn a_vm_that_moved_is_stopped_where_it_is() {
 fn the_end_of_a_vm_that_moved_is_where_it_is() {
     let stop = CLUSTER.replacen("shares = 2000", "shares = 2000\nstop = \"15s\"", 1);
     let text = with_events(&MOVES[..1]).replace(CLUSTER, &stop);
-    let there = VmId { host: B, index: 1 };
+    let there = VmIndex { host: B, index: 1 };
     assert_eq!(parse(&text).unwrap().timeline.last().unwrap().action, Action::StopVm(there));
 }
 

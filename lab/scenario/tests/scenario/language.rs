@@ -8,8 +8,8 @@ use parda_config::Document;
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares};
 use parda_scenario::expectation::Bound;
-use parda_scenario::{Action, GuestDisk, GuestSettings, HostId, Scenario, Study, VmId};
-use parda_workload::{Bursts, Demand, Hot, SizePart, Workload};
+use parda_scenario::{Action, GuestDisk, GuestSettings, HostIndex, Scenario, Study, VmIndex};
+use parda_workload::{ArrivalRule, Bursts, Hot, SizePart, Workload};
 
 /// The example of the manual.
 fn example() -> String {
@@ -26,8 +26,8 @@ const fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-const fn vm(host: usize, index: usize) -> VmId {
-    VmId { host: HostId(host), index }
+const fn vm(host: usize, index: usize) -> VmIndex {
+    VmIndex { host: HostIndex(host), index }
 }
 
 #[test]
@@ -49,13 +49,13 @@ fn the_manuals_example_means_what_it_says() {
         read_percent: 70.0,
         random_percent: 100.0,
         hot: None,
-        demand: Demand::Closed { outstanding: 32 },
+        demand: ArrivalRule::Closed { outstanding: 32 },
         one_stream: false,
         trim_percent: 0.0,
         bursts: None,
     };
     assert_eq!(db.load, workload.clone().into());
-    let demand = Demand::Closed { outstanding: 16 };
+    let demand = ArrivalRule::Closed { outstanding: 16 };
     assert_eq!(web.load, Workload { read_percent: 100.0, demand, ..workload }.into());
 
     let happens: Vec<_> = scenario.timeline.iter().map(|e| (e.at, &e.action)).collect();
@@ -64,12 +64,12 @@ fn the_manuals_example_means_what_it_says() {
     assert_eq!(happens[0], (secs(0), &Action::StartVm(vm(0, 0))));
     assert_eq!(happens[1], (secs(0), &Action::StartVm(vm(1, 0))));
     assert_eq!(happens[2], (secs(5), &Action::StartVm(vm(0, 1))));
-    assert_eq!(happens[3], (secs(20), &Action::SetControl(HostId(0), Box::new(controlled))));
-    assert!(matches!(happens[4], (_, Action::SetControl(HostId(1), _))));
+    assert_eq!(happens[3], (secs(20), &Action::SetControl(HostIndex(0), Box::new(controlled))));
+    assert!(matches!(happens[4], (_, Action::SetControl(HostIndex(1), _))));
     let Action::SetVm(id, settings) = happens[5].1 else { panic!("{:?}", happens[5]) };
     assert_eq!((happens[5].0, *id, settings.shares()), (secs(30), vm(1, 0), Shares(1000)));
-    assert_eq!(happens[6], (secs(40), &Action::KillHost(HostId(1))));
-    assert_eq!(happens[7], (secs(45), &Action::StartHost(HostId(1))));
+    assert_eq!(happens[6], (secs(40), &Action::KillHost(HostIndex(1))));
+    assert_eq!(happens[7], (secs(45), &Action::StartHost(HostIndex(1))));
     assert_eq!(happens[8], (secs(55), &Action::StopVm(vm(0, 1))));
     assert_eq!(happens.len(), 9);
 
@@ -114,7 +114,7 @@ fn many_alike_hosts_are_written_once_and_numbered() {
     assert!(
         scenario.timeline.iter().any(|e| matches!(&e.action, Action::SetVm(id, to) if *id == vm(12, 0) && to.shares() == Shares(1000)))
     );
-    assert!(scenario.timeline.iter().any(|e| e.action == Action::KillHost(HostId(3))));
+    assert!(scenario.timeline.iter().any(|e| e.action == Action::KillHost(HostIndex(3))));
     assert_eq!(scenario.array_params().unwrap().layout.luns.len(), 2 + 12 + 1);
 }
 
@@ -143,7 +143,7 @@ fn state_follows_the_timeline() {
     assert!(runs(0, db) && !runs(4, web) && runs(5, web) && !runs(55, web));
     assert!(runs(39, batch) && !runs(40, batch) && runs(45, batch));
     assert_eq!(scenario.state_at(secs(30)).vm(batch).settings.shares(), Shares(1000));
-    let mode = |at| scenario.state_at(secs(at)).host(HostId(0)).control.mode;
+    let mode = |at| scenario.state_at(secs(at)).host(HostIndex(0)).control.mode;
     assert_eq!((mode(19), mode(20)), (Some(ModeName::Off), Some(ModeName::Parda)));
 
     let [_, controlled] = scenario.phases.as_slice() else { panic!("two phases") };
@@ -258,14 +258,14 @@ fn a_workload_can_be_more_than_a_plain_closed_loop() {
         read_percent: 67.0,
         random_percent: 70.0,
         hot: Some(Hot { part_percent: 10.0, hits_percent: 90.0 }),
-        demand: Demand::Open { rate: 500.0 },
+        demand: ArrivalRule::Open { rate: 500.0 },
         one_stream: true,
         trim_percent: 0.0,
         bursts: Some(Bursts { on: secs(2), off: secs(8) }),
     };
     assert_eq!(workload, expected);
     let demand = of("size = \"4KiB\", read = 67, random = 70, rate = 0.5").demand;
-    assert_eq!(demand, Demand::Open { rate: 0.5 });
+    assert_eq!(demand, ArrivalRule::Open { rate: 0.5 });
 }
 
 #[test]

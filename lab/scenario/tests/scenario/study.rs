@@ -1,6 +1,6 @@
 //! Variants and sweeps: their expansion, where errors point, and the common answer.
 use parda_config::{Document, ThresholdSetting};
-use parda_scenario::plot::{self, Draw, Plot, View};
+use parda_scenario::plot::{self, ChartView, Draw, Plot};
 use parda_scenario::study::Sweep;
 use parda_scenario::{Action, Engine, PhaseAnswer, Scenario, Study};
 
@@ -116,7 +116,7 @@ fn who_is_left_out_does_nothing_and_keeps_its_disks() {
         alone.timeline.iter().filter_map(|e| e.action.host()).map(|host| host.0).collect();
     assert_eq!(touched, [1, 1], "its VM starts, its settings change");
     assert!(matches!(alone.timeline[1].action, Action::SetControl(..)));
-    assert!(!alone.state_at(std::time::Duration::ZERO).host(parda_scenario::HostId(0)).alive);
+    assert!(!alone.state_at(std::time::Duration::ZERO).host(parda_scenario::HostIndex(0)).alive);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn plots(text: &str) -> Vec<Plot> {
 
 /// Names of a plot's lines, with their positions on the axis.
 fn lines(plot: &Plot) -> Vec<(String, Vec<String>)> {
-    let View::Points { panels, .. } = &plot.view else { panic!("over time: {plot:?}") };
+    let ChartView::Points { panels, .. } = &plot.view else { panic!("over time: {plot:?}") };
     let line = |line: &plot::PlotLine| {
         (line.name.clone(), line.points.iter().map(|(at, _)| at.clone()).collect())
     };
@@ -311,10 +311,10 @@ fn pair(name: &str, at: &[&str]) -> (String, Vec<String>) {
 fn without_plots_a_scenario_is_drawn_over_time_and_variants_beside_one_another() {
     let [plot] = plots(BASE).try_into().unwrap();
     let panels = ["window", "device_latency_ms", "iops"].map(str::to_owned).into();
-    assert_eq!(plot.view, View::Time { variant: None, phase: None, panels });
+    assert_eq!(plot.view, ChartView::Time { variant: None, phase: None, panels });
     let [plot] = plots(&format!("{BASE}{VARIANTS}")).try_into().unwrap();
     assert_eq!(lines(&plot), [pair("", &["alone", "both"])]);
-    assert!(matches!(plot.view, View::Points { draw: Draw::Bars, .. }));
+    assert!(matches!(plot.view, ChartView::Points { draw: Draw::Bars, .. }));
     let sweep = "[[sweep]]\nkey = \"control.gamma\"\nvalues = [0.5, 0.8]\n";
     let (variants, _) = VARIANTS.split_once("[[expect]]").unwrap();
     let [plot] = plots(&format!("{BASE}{variants}{sweep}")).try_into().unwrap();
@@ -339,7 +339,7 @@ fn lines_are_told_apart_by_host_and_by_what_else_varies() {
     let plot = "[[plot]]\nover = \"variants\"\nx = \"hosts\"\npanels = [\"host/*/iops\"]\n";
     let [plot] = plots(&format!("{BASE}{VARIANTS}{plot}")).try_into().unwrap();
     assert_eq!(lines(&plot), [pair("b", &["1", "2"]), pair("a", &["2"])]);
-    let View::Points { panels, label, .. } = &plot.view else { panic!() };
+    let ChartView::Points { panels, label, .. } = &plot.view else { panic!() };
     assert_eq!((label.as_str(), panels[0].label.as_str()), ("hosts", "Throughput of each host"));
     let plot = "[[plot]]\nover = \"hosts\"\n";
     let [plot] = plots(&format!("{BASE}{VARIANTS}{plot}")).try_into().unwrap();
@@ -352,7 +352,7 @@ fn a_sweep_that_the_file_does_not_know_is_drawn_over_what_is_swept() {
     let [plot] = swept(&format!("{BASE}{plot}"), "control.gamma=0.5,0.8").plots.try_into().unwrap();
     assert_eq!(lines(&plot), [pair("", &["0.5", "0.8"])]);
     assert!(
-        matches!(&plot.view, View::Points { label, draw: Draw::Lines, .. } if label == "gamma")
+        matches!(&plot.view, ChartView::Points { label, draw: Draw::Lines, .. } if label == "gamma")
     );
 }
 
@@ -362,6 +362,6 @@ fn of_variants_that_are_not_run_nothing_is_drawn() {
     let study = parse(&format!("{BASE}{VARIANTS}{plot}")).unwrap();
     let study = study.pick(&["both".to_owned()]).unwrap();
     let [time, points] = study.plots.try_into().unwrap();
-    assert!(matches!(time.view, View::Time { variant: Some(v), .. } if v == "both"));
+    assert!(matches!(time.view, ChartView::Time { variant: Some(v), .. } if v == "both"));
     assert_eq!(lines(&points), [pair("", &["both"])]);
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use parda_config::Document;
 use parda_scenario::{PhaseAnswer, Scenario};
-use parda_sim::{Keep, Progress, run};
+use parda_sim::{KeptRuns, SimProgress, run};
 use serde::{Deserialize, Serialize};
 
 use crate::Fallible;
@@ -109,8 +109,8 @@ fn row(transport: &Transport, hosts: u64) -> Fallible<Row> {
     let scenario = scenario(transport, hosts, seconds)?;
     let mut latencies = Vec::new();
     let began = cpu_time()?;
-    let see = |at: Progress| latencies.push(at.device_latency_ms.unwrap_or_default());
-    let outcome = run(&scenario, Keep::Nothing, see)?;
+    let see = |at: SimProgress| latencies.push(at.device_latency_ms.unwrap_or_default());
+    let outcome = run(&scenario, KeptRuns::Nothing, see)?;
     let spent = cpu_time()? - began;
     let [all, steady] = &outcome.answer.phases[..] else { return Err("two phases".into()) };
     let rounds = outcome.publications as f64 / hosts as f64 / seconds as f64;

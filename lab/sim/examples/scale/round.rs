@@ -9,7 +9,7 @@ use parda_control::{
     Config, Host, Instant, Measurement, Period, Report, Shares, Span, View, VmConfig,
 };
 use parda_exchange::region::Block;
-use parda_exchange::slot::{self, Content, RECORD_BYTES, Record};
+use parda_exchange::slot::{self, Content, RECORD_BYTES, SlotRecord};
 use parda_exchange::udp::{is_datagram, signed};
 use parda_exchange::{
     HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, SlotIndex, VolumeId,
@@ -105,7 +105,11 @@ fn message(host: &HostName, sequence: u64, report: Report) -> Arc<Message> {
 }
 
 fn block(message: &Message, slot: SlotIndex) -> Fallible<Block> {
-    Ok(slot::encode(&Record { volume: VolumeId::of("array-a"), slot, message: message.clone() })?)
+    Ok(slot::encode(&SlotRecord {
+        volume: VolumeId::of("array-a"),
+        slot,
+        message: message.clone(),
+    })?)
 }
 
 fn datagram(message: &Message) -> Fallible<Vec<u8>> {

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use parda_config::Document;
 use parda_report::table;
-use parda_scenario::{Answer, Scenario};
-use parda_sim::{Keep, run};
+use parda_scenario::{RunAnswer, Scenario};
+use parda_sim::{KeptRuns, run};
 
 /// A scenario that comes with parda.
 pub(crate) fn scenario(name: &str) -> Scenario {
@@ -21,8 +21,8 @@ pub(crate) fn parse(text: &str) -> Scenario {
 }
 
 /// Answer of a scenario's run.
-pub(crate) fn answer(scenario: &Scenario) -> Answer {
-    let answer = run(scenario, Keep::Nothing, |_| ()).unwrap().answer;
+pub(crate) fn answer(scenario: &Scenario) -> RunAnswer {
+    let answer = run(scenario, KeptRuns::Nothing, |_| ()).unwrap().answer;
     println!("{}", table(&answer, false));
     answer
 }

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use parda_api::Limit;
 use parda_explain::{Capacity, Change, Explanation, Holding, Peer, Unknown, View, Vm, spread};
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
-use parda_sim::{Keep, run};
+use parda_sim::{KeptRuns, run};
 
 use crate::fleet::{Fleet, Kind, PARTS};
 
@@ -177,7 +177,7 @@ fn case(seed: u64) -> Case {
     };
     let shares = shares(&fleet.scenario());
     let scenario = fleet.with_event(&format!("vm = \"{name}\"\nshares = {shares}"));
-    let answer = run(&scenario, Keep::Nothing, |_| ()).unwrap().answer;
+    let answer = run(&scenario, KeptRuns::Nothing, |_| ()).unwrap().answer;
     let phase = |name: &str| answer.phases.iter().find(|phase| phase.name == name).unwrap();
     let parts: Vec<&PhaseAnswer> = (0..PARTS).map(|i| phase(&format!("part{i}"))).collect();
     let before = phase("before");

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 
 use fastrand::Rng;
 use parda_scenario::array::ArrayEvent;
-use parda_scenario::{Action, Scenario, VmId};
-use parda_sim::{Keep, SimError, run};
+use parda_scenario::{Action, Scenario, VmIndex};
+use parda_sim::{KeptRuns, SimError, run};
 
 use crate::common::parse;
 use crate::fleet::{Fleet, HEALED, Kind, RECOVERY, TROUBLE, log_uniform, phase};
@@ -29,7 +29,7 @@ const DRIVE: u32 = 2;
 pub(crate) struct Guaranteed {
     text: String,
     classes: Vec<&'static str>,
-    reserved: Vec<(VmId, f64)>,
+    reserved: Vec<(VmIndex, f64)>,
     /// The longest period of a host, in seconds.
     period: f64,
 }
@@ -65,7 +65,7 @@ fn calm(fleet: &Fleet) -> f64 {
     let (title, settings, hosts) = (&fleet.title, &fleet.settings, &fleet.hosts);
     let phase = phase("calm", from, to);
     let scenario = parse(&format!("{title}duration = \"{to:.2}s\"\n{settings}{phase}{hosts}"));
-    let answer = run(&scenario, Keep::Nothing, |_| ()).unwrap().answer;
+    let answer = run(&scenario, KeptRuns::Nothing, |_| ()).unwrap().answer;
     answer.phases[0].controlled().iops
 }
 
@@ -164,7 +164,7 @@ impl Guaranteed {
     }
 
     /// When a VM's host or its client is away or has just come back, in seconds.
-    fn away(&self, scenario: &Scenario, vm: VmId) -> Vec<[f64; 2]> {
+    fn away(&self, scenario: &Scenario, vm: VmIndex) -> Vec<[f64; 2]> {
         let recovery = RECOVERY * self.period;
         let (mut away, mut since) = (vec![[0.0, recovery]], None);
         for event in &scenario.timeline {
@@ -191,7 +191,7 @@ impl Guaranteed {
         let scenario = parse(&self.text);
         let mut outcome =
             Outcome { windows: 0, missed: Vec::new(), said: 0, needless: 0, violation: None };
-        let (answer, series) = match run(&scenario, Keep::All, |_| ()) {
+        let (answer, series) = match run(&scenario, KeptRuns::All, |_| ()) {
             Ok(run) => (run.answer, run.series.unwrap()),
             Err(error) => {
                 outcome.violation = Some(error);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
-use parda_sim::{Keep, run};
+use parda_sim::{KeptRuns, run};
 
 use crate::fleet::{Fleet, HOLD_MAX, Kind};
 
@@ -22,7 +22,7 @@ pub(crate) type Judged = BTreeMap<&'static str, f64>;
 
 pub(crate) fn answer(fleet: &Fleet, text: Option<&str>) -> PhaseAnswer {
     let scenario = text.map_or_else(|| fleet.scenario(), crate::common::parse);
-    let answer = run(&scenario, Keep::Nothing, |_| ());
+    let answer = run(&scenario, KeptRuns::Nothing, |_| ());
     let answer = answer.unwrap_or_else(|e| panic!("{e}\n{}", fleet.text)).answer;
     answer.phases.into_iter().next().unwrap()
 }

@@ -7,8 +7,8 @@ use fastrand::Rng;
 use parda_control::latency::{Sample, Signal};
 use parda_control::{Bounded, Bytes, Costs, Governed, Instant, Settings, Shares, Span, Tuning};
 use parda_exchange::Publication;
-use parda_scenario::{Answer, PhaseAnswer, Scenario};
-use parda_sim::{Keep, Liar, run_beside};
+use parda_scenario::{PhaseAnswer, RunAnswer, Scenario};
+use parda_sim::{KeptRuns, Liar, run_beside};
 
 use crate::common::parse;
 
@@ -232,7 +232,7 @@ impl Lied {
         Lied { scenario: parse(&text), liar, lies, seed }
     }
 
-    fn answer(&self, lies: bool) -> Answer {
+    fn answer(&self, lies: bool) -> RunAnswer {
         let mut rng = Rng::with_seed(self.seed);
         let (mut said, mut told) = (VecDeque::new(), 0);
         let lie = move |now: Instant, body: &mut Publication| {
@@ -249,7 +249,7 @@ impl Lied {
         };
         let host = self.scenario.host_ids().nth(self.liar).unwrap().0;
         let liar = lies.then(|| Liar { host, lie: Box::new(lie) });
-        run_beside(&self.scenario, Keep::Nothing, liar, |_| ()).unwrap().answer
+        run_beside(&self.scenario, KeptRuns::Nothing, liar, |_| ()).unwrap().answer
     }
 
     /// How the others are served beside the liar, and after its death, and what they lose.

@@ -28,9 +28,9 @@ use guarantees::Guaranteed;
 use judge::{Tally, judge};
 use parda_report::table;
 use parda_scenario::shares::{host_errors, vm_errors};
-use parda_scenario::{Answer, HostAnswer, PhaseAnswer, Scenario};
-use parda_sim::{Keep, run};
-use parda_workload::Demand;
+use parda_scenario::{HostAnswer, PhaseAnswer, RunAnswer, Scenario};
+use parda_sim::{KeptRuns, run};
+use parda_workload::ArrivalRule;
 
 /// How many cases are tried, and how many of them with the references.
 const CASES: u64 = 16;
@@ -167,8 +167,8 @@ impl Case {
         Case { scenario: parse(&text), alike, cached }
     }
 
-    fn run(&self) -> Answer {
-        run(&self.scenario, Keep::Nothing, |_| ()).unwrap().answer
+    fn run(&self) -> RunAnswer {
+        run(&self.scenario, KeptRuns::Nothing, |_| ()).unwrap().answer
     }
 }
 
@@ -321,7 +321,7 @@ fn whatever_the_restless_do_who_wants_little_gets_it() {
         let well = &answer.phases[1];
         for (id, vm) in case.scenario.vm_ids() {
             let got = &well.hosts[id.host.0].vms[id.index];
-            let Some(Demand::Open { rate }) = vm.load.drawn().map(|drawn| drawn.demand) else {
+            let Some(ArrivalRule::Open { rate }) = vm.load.drawn().map(|drawn| drawn.demand) else {
                 continue;
             };
             if got.saturated || vm.load.bursts().is_some() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use parda_config::Document;
 use parda_scenario::{Scenario, Study};
-use parda_sim::Keep;
+use parda_sim::KeptRuns;
 
 /// Each host's threshold in ms and the throughput of all, second by second.
 struct Course {
@@ -16,7 +16,7 @@ struct Course {
 
 impl Course {
     fn of(scenario: &Scenario) -> Course {
-        let series = parda_sim::run(scenario, Keep::All, |_| ()).unwrap().series.unwrap();
+        let series = parda_sim::run(scenario, KeptRuns::All, |_| ()).unwrap().series.unwrap();
         let some = |host: &parda_sim::HostSeries| host.get("latency_threshold_ms");
         let of_all = |i: usize| series.hosts.iter().map(|host| host.iops[i]).sum();
         Course {

@@ -2,8 +2,8 @@
 use crate::common;
 
 use common::{answer, parse};
-use parda_scenario::{Answer, PhaseAnswer};
-use parda_sim::{Keep, run};
+use parda_scenario::{PhaseAnswer, RunAnswer};
+use parda_sim::{KeptRuns, run};
 
 /// What all hosts need to hear one another well again.
 const HEALED: &str = "exchange = { delay = \"0s\", loss = 0, reachable = true, side = \"\" }";
@@ -28,12 +28,12 @@ const RAID0: &str = "preset = \"cx3-40-raid0\"\ndrive = { queue_depth = 4 }";
 const RAID5: &str = "preset = \"cx3-40-raid5-vms\"";
 
 /// Hosts a, b and c, at 3 : 2 : 1, that want more than the array gives.
-fn cluster(more: &str) -> Answer {
+fn cluster(more: &str) -> RunAnswer {
     on(RAID0, more)
 }
 
 /// The same on another array.
-fn on(array: &str, more: &str) -> Answer {
+fn on(array: &str, more: &str) -> RunAnswer {
     answer(&parse(&cluster_text(array, more)))
 }
 
@@ -295,7 +295,7 @@ fn a_drive_that_fails_before_another_is_rebuilt_ends_the_run_by_name() {
         + &event(61, "array = { rebuild_drive = 1 }")
         + &event(62, "array = { fail_drive = 2 }");
     let text = cluster_text(RAID5, &(events + &phase("p", 1, 2)));
-    let error = run(&parse(&text), Keep::Nothing, |_| ()).unwrap_err();
+    let error = run(&parse(&text), KeptRuns::Nothing, |_| ()).unwrap_err();
     let says = "at 62s: drive 2 cannot fail: drive 1 has failed and is not rebuilt";
     assert_eq!(error.to_string(), says);
 }

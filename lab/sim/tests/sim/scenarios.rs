@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use common::{answer, parse, scenario};
-use parda_scenario::Answer;
-use parda_sim::{Keep, run};
+use parda_scenario::RunAnswer;
+use parda_sim::{KeptRuns, run};
 
 fn holds(name: &str) {
     let answer = answer(&scenario(name));
@@ -76,7 +76,7 @@ fn a_client_whose_bursts_ask_for_less_than_its_reservation_is_not_short() {
     "#;
     for reservation in ["100", "200"] {
         let scenario = parse(&text.replace("RESERVATION", reservation));
-        let series = run(&scenario, Keep::All, |_| ()).unwrap().series.unwrap();
+        let series = run(&scenario, KeptRuns::All, |_| ()).unwrap().series.unwrap();
         let short = series.hosts[0].short.iter().filter(|short| !short.is_empty()).count();
         assert_eq!(short, 0, "seconds, of a reservation of {reservation} IO/s");
     }
@@ -92,7 +92,7 @@ fn guests() {
     names.iter().for_each(|name| holds(name));
 }
 
-fn seeded(seed: u64) -> Answer {
+fn seeded(seed: u64) -> RunAnswer {
     let mut scenario = scenario("demo.toml");
     scenario.seed = seed;
     answer(&scenario)
@@ -100,7 +100,7 @@ fn seeded(seed: u64) -> Answer {
 
 #[test]
 fn a_seed_gives_the_same_answer_to_the_bit() {
-    let json = |answer: &Answer| serde_json::to_string(answer).unwrap();
+    let json = |answer: &RunAnswer| serde_json::to_string(answer).unwrap();
     assert_eq!(json(&seeded(7)), json(&seeded(7)));
 }
 
@@ -109,14 +109,14 @@ fn another_seed_gives_another_answer_that_holds_as_well() {
     let (one, other) = (seeded(7), seeded(8));
     assert_ne!(one.phases, other.phases);
     assert!(one.ok() && other.ok());
-    let iops = |answer: &Answer| answer.phases[1].total.iops;
+    let iops = |answer: &RunAnswer| answer.phases[1].total.iops;
     assert!((iops(&one) / iops(&other) - 1.0).abs() < 0.02);
 }
 
 #[test]
 fn a_series_adds_up_to_what_the_phases_say() {
     let scenario = scenario("demo.toml");
-    let outcome = run(&scenario, Keep::All, |_| ()).unwrap();
+    let outcome = run(&scenario, KeptRuns::All, |_| ()).unwrap();
     let series = outcome.series.unwrap();
     assert_eq!(series.at, (1..=60).map(f64::from).collect::<Vec<_>>());
     let phase = &outcome.answer.phases[1];

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use fastrand::Rng;
-use parda_sim::{Keep, run};
+use parda_sim::{KeptRuns, run};
 
 use super::common::parse;
 
@@ -85,7 +85,7 @@ fn most(seed: u64) -> (f64, String) {
         .filter(|vm| vm.settings.tenant.is_some())
         .map(|vm| vm.name.as_str())
         .collect();
-    let answer = run(&scenario, Keep::Nothing, |_| ()).unwrap().answer;
+    let answer = run(&scenario, KeptRuns::Nothing, |_| ()).unwrap().answer;
     // One IO of each host may be under way beyond the limit, and a few at each end of the window.
     let slack = scenario.hosts.len() as f64 * 2.0 / WINDOW as f64;
     let parts = answer.phases.iter().map(|phase| {

@@ -3,8 +3,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use parda_config::Document;
-use parda_scenario::{Answer, Scenario};
-use parda_sim::{Keep, run};
+use parda_scenario::{RunAnswer, Scenario};
+use parda_sim::{KeptRuns, run};
 
 /// 2000 reads of 4 KiB in 10 s: at even times, and all but one at once.
 fn traces(folder: &Path) {
@@ -19,7 +19,7 @@ fn traces(folder: &Path) {
     trace("burst.log", &|i| i / 1999 * 10_000_000);
 }
 
-fn answer(workload: &str, more: &str) -> Answer {
+fn answer(workload: &str, more: &str) -> RunAnswer {
     let folder = tempfile::tempdir().unwrap();
     traces(folder.path());
     let text = format!(
@@ -29,7 +29,7 @@ fn answer(workload: &str, more: &str) -> Answer {
     );
     let name = folder.path().join("t.toml").display().to_string();
     let scenario = Scenario::parse(&Document::new(name, text)).unwrap();
-    run(&scenario, Keep::Nothing, |_| {}).unwrap().answer
+    run(&scenario, KeptRuns::Nothing, |_| {}).unwrap().answer
 }
 
 fn phase(name: &str, from: u32, to: u32) -> String {
@@ -37,7 +37,7 @@ fn phase(name: &str, from: u32, to: u32) -> String {
 }
 
 /// How many IOs each host has done in a phase.
-fn ios(answer: &Answer, phase: &str, seconds: f64) -> Vec<f64> {
+fn ios(answer: &RunAnswer, phase: &str, seconds: f64) -> Vec<f64> {
     let phase = answer.phases.iter().find(|p| p.name == phase).unwrap();
     phase.hosts.iter().map(|host| (host.iops * seconds).round()).collect()
 }

@@ -1,7 +1,7 @@
 //! Variants of a scenario in virtual time: side by side, and as if each were alone.
 use parda_config::Document;
 use parda_scenario::Study;
-use parda_sim::{Keep, StudyOutcome, run_all};
+use parda_sim::{KeptRuns, StudyOutcome, run_all};
 
 const TEXT: &str = r#"name = "t"
 duration = "12s"
@@ -33,7 +33,7 @@ to = "11s"
 
 fn outcome(variants: &str, jobs: usize) -> StudyOutcome {
     let study = Study::parse(&Document::new("t.toml", format!("{TEXT}{variants}"))).unwrap();
-    run_all(&study, Keep::All, jobs, |_, _| ()).unwrap()
+    run_all(&study, KeptRuns::All, jobs, |_, _| ()).unwrap()
 }
 
 const SWEEP: &str = "[[variant]]\nname = \"off\"\nset = { \"control.mode\" = \"off\" }\n\

@@ -9,10 +9,10 @@ use parda_control::{Instant, Span};
 use parda_dial::Connected;
 use parda_disk::status::{Descriptor, Extents};
 use parda_disk::{Extent, Failure, Op};
-use parda_nbd::answer::Answer;
+use parda_nbd::answer::ReplyParts;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::{Cookie, Framing};
-use parda_tls::End;
+use parda_tls::CloseReason;
 use rustix::net::Shutdown;
 
 use super::ledger::{Ledger, Mark};
@@ -43,7 +43,7 @@ pub(super) enum Stop {
 /// Connection to an NBD server, after its handshake.
 pub(super) struct UpstreamLink {
     fd: Arc<OwnedFd>,
-    tls_end: End,
+    tls_end: CloseReason,
     framing: Framing,
     /// The server's number of `base:allocation` on this connection.
     allocation: Option<u32>,
@@ -76,7 +76,7 @@ pub(super) struct Asked {
     sent: Instant,
     /// Writes that it covers, if it is a flush.
     pub(super) flush: Option<Mark>,
-    answer: Answer,
+    answer: ReplyParts,
 }
 
 /// A request whose last piece of reply has come.
@@ -169,7 +169,7 @@ impl Lane {
             link.outbox.data(Data { buffer, len: extent.len as usize, owner: cookie });
         }
         let flush = (op == Op::Flush).then(|| self.ledger.mark());
-        let asked = Asked { key, sent: now, flush, answer: Answer::new(expected) };
+        let asked = Asked { key, sent: now, flush, answer: ReplyParts::new(expected) };
         let before = self.in_flight.insert(cookie, asked);
         assert!(before.is_none(), "no cookie is used twice");
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use parda_tls::{Acceptor, Relay};
+use parda_tls::{Acceptor, TlsRelay};
 
 use super::budget::Charge;
 
@@ -32,7 +32,7 @@ impl ListenerTls {
     /// `memory` is what the relay is charged for, until it ends.
     pub(crate) fn begin(&self, client: OwnedFd, memory: Charge) -> io::Result<OwnedFd> {
         let channel = self.acceptor.accept().map_err(io::Error::other)?;
-        let (ring, relay) = Relay::beside(channel, client)?;
+        let (ring, relay) = TlsRelay::beside(channel, client)?;
         relay.spawn(move |ended| {
             if let Err(error) = ended {
                 tracing::info!("gave up a client's connection: {error}");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use parda_control::Instant;
-use parda_vhost::blk::{Outcome, Status};
-use parda_vhost::control::{Done, Order};
+use parda_vhost::blk::{GuestOutcome, StatusByte};
+use parda_vhost::control::{Order, OrderDone};
 use parda_vhost::{Broken, Memory, Vring};
 use slab::Slab;
 
@@ -26,20 +26,20 @@ use crate::reactor::{Reactor, Tag};
 struct Pending {
     queue: usize,
     head: u16,
-    status: Status,
+    status: StatusByte,
     /// Bytes of the guest's memory that it writes.
     writes: u32,
     /// Its pieces that the disk has.
     pieces: usize,
     /// The outcome so far.
-    outcome: Outcome,
+    outcome: GuestOutcome,
     /// A part of the memory that the guest had when it was taken is to go.
     leaves: bool,
 }
 
 /// The front end waits for the requests that may use memory which it takes away.
 struct Farewell {
-    done: SyncSender<Done>,
+    done: SyncSender<OrderDone>,
     /// Number of unanswered ones.
     left: usize,
 }
@@ -177,9 +177,9 @@ impl Guest {
         &mut self,
         io: &mut Reactor,
         order: Order,
-        done: SyncSender<Done>,
+        done: SyncSender<OrderDone>,
     ) -> Result<(), Broken> {
-        let mut answer = Done::Done;
+        let mut answer = OrderDone::Done;
         match order {
             Order::Memory { memory, shrinks } => {
                 self.memory = Some(memory);
@@ -227,7 +227,7 @@ impl Guest {
                 return Ok(());
             }
             Order::Channel(channel) => self.channel = Some(channel),
-            Order::Geometry => answer = Done::Geometry(self.offered.geometry),
+            Order::Geometry => answer = OrderDone::Geometry(self.offered.geometry),
             Order::Refused(why) => {
                 if !std::mem::replace(&mut self.refused, true) {
                     let disk = self.offered.name.as_str();
@@ -301,7 +301,7 @@ impl Guest {
             farewell.left == 0
         });
         // Who does not wait any more is gone.
-        let _ = last.map(|farewell| farewell.done.send(Done::Done));
+        let _ = last.map(|farewell| farewell.done.send(OrderDone::Done));
     }
 
     /// Ends the order to stop a queue as soon as its requests are answered.
@@ -312,7 +312,7 @@ impl Guest {
             && let Some(done) = lane.stopping.take()
         {
             let position = lane.vring.take().map(|vring| vring.position());
-            let _ = done.send(position.map_or(Done::Done, Done::Stopped));
+            let _ = done.send(position.map_or(OrderDone::Done, OrderDone::Stopped));
         }
     }
 

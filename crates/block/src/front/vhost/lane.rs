@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use parda_vhost::blk::{Outcome, Status};
-use parda_vhost::control::Done;
+use parda_vhost::blk::{GuestOutcome, StatusByte};
+use parda_vhost::control::OrderDone;
 use parda_vhost::{Broken, Memory, Vring};
 
 use crate::ring::OpKey;
@@ -22,7 +22,7 @@ pub(super) struct Lane {
     pub(super) watched: bool,
     pub(super) call: Option<Arc<OwnedFd>>,
     /// The front end waits for it to be stopped.
-    pub(super) stopping: Option<SyncSender<Done>>,
+    pub(super) stopping: Option<SyncSender<OrderDone>>,
     /// It is looked at in each turn, as it was not asked to kick.
     pub(super) stirred: bool,
     /// There are answers of which the guest was not told.
@@ -56,8 +56,8 @@ pub(super) fn answer(
     lane: &mut Lane,
     memory: &Memory,
     head: u16,
-    status: &Status,
-    outcome: Outcome,
+    status: &StatusByte,
+    outcome: GuestOutcome,
     written: u32,
 ) -> Result<(), Broken> {
     let Some(vring) = &mut lane.vring else { return Ok(()) };

@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use parda_disk::Geometry;
-use parda_vhost::control::{self, Done, Order};
+use parda_vhost::control::{self, Order, OrderDone};
 
 use crate::descriptors::is_reserved;
 use crate::mailbox::{Mailer, News};
@@ -22,7 +22,7 @@ pub(crate) struct GuestMail {
 
 pub(crate) enum GuestNews {
     /// The front end wants something, and waits until it is done.
-    Order(Order, SyncSender<Done>),
+    Order(Order, SyncSender<OrderDone>),
     /// The front end is gone; why, unless it closed its connection.
     Gone(Option<String>),
 }

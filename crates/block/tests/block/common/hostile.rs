@@ -12,7 +12,7 @@ use parda_disk::{BlockSizes, Extent, Geometry};
 use parda_nbd::server::Security;
 use parda_nbd::wire::{self, ChunkHeader, OptionReply, RequestHeader, chunk, command, option};
 use parda_nbd::{Cookie, Export, Framing, server};
-use parda_tls::{Acceptor, Relay};
+use parda_tls::{Acceptor, TlsRelay};
 
 /// One connection of a client, after the handshake.
 pub(crate) struct Peer {
@@ -134,7 +134,7 @@ impl Peer {
         let (ours, inside) = UnixStream::pair().ok()?;
         let outside = std::mem::replace(&mut self.stream, ours);
         let channel = acceptor.accept().unwrap();
-        let mut relay = Relay::new(channel, outside.into(), inside.into());
+        let mut relay = TlsRelay::new(channel, outside.into(), inside.into());
         std::thread::spawn(move || relay.run());
         Some(())
     }

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use parda_testkit::Etcd;
+use parda_testkit::TestEtcd;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/parda-steer"
 /// kube-apiserver, which a pod of the DaemonSet `parda-steer` may ask.
 pub(super) struct KubeApiserver {
     process: Option<Process>,
-    etcd: Etcd,
+    etcd: TestEtcd,
 }
 
 impl KubeApiserver {
@@ -50,7 +50,7 @@ impl KubeApiserver {
         stage.write("port", ports.find(is_free).unwrap().to_string());
         stage.write("tokens", "admin,admin,admin,\"system:masters\"\n");
         stage.write("admission.yaml", ADMISSION);
-        let etcd = Etcd::start(&stage.path("etcd"), 1);
+        let etcd = TestEtcd::start(&stage.path("etcd"), 1);
         let mut server = KubeApiserver { process: None, etcd };
         server.start(stage);
         for document in documents() {

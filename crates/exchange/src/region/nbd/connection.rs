@@ -7,7 +7,7 @@ use parda_address::Uri;
 use parda_awake::Instant;
 use parda_dial::{Connected, DialError, Dialler, Stream};
 use parda_disk::{Errno, Extent, Op};
-use parda_nbd::answer::Answer;
+use parda_nbd::answer::ReplyParts;
 use parda_nbd::client::{Agreed, Expected, Reply, put_request, reply};
 use parda_nbd::{Cookie, TransmissionFlags};
 
@@ -27,7 +27,7 @@ pub struct Connection {
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum RequestFailure {
     /// The server said no; the connection is good.
     #[error("the server refused it: {0:?}")]
     Refused(Errno),
@@ -36,9 +36,9 @@ pub enum Failure {
     Broken(RegionFault),
 }
 
-impl<T: Into<RegionFault>> From<T> for Failure {
-    fn from(fault: T) -> Failure {
-        Failure::Broken(fault.into())
+impl<T: Into<RegionFault>> From<T> for RequestFailure {
+    fn from(fault: T) -> RequestFailure {
+        RequestFailure::Broken(fault.into())
     }
 }
 
@@ -75,7 +75,7 @@ impl Connection {
     ///
     /// # Errors
     /// The server refuses, or the connection breaks.
-    pub fn read(&mut self, start: u64, len: usize) -> Result<Vec<u8>, Failure> {
+    pub fn read(&mut self, start: u64, len: usize) -> Result<Vec<u8>, RequestFailure> {
         let max = self.agreed.blocks.max() as usize / Block::BYTES * Block::BYTES;
         let mut bytes = vec![0; len];
         let mut offset = start;
@@ -92,9 +92,9 @@ impl Connection {
     ///
     /// # Errors
     /// The server refuses, or the connection breaks.
-    pub fn write(&mut self, start: u64, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn write(&mut self, start: u64, bytes: &[u8]) -> Result<(), RequestFailure> {
         if self.agreed.flags.contains(TransmissionFlags::READ_ONLY) {
-            return Err(Failure::Refused(Errno::Perm));
+            return Err(RequestFailure::Refused(Errno::Perm));
         }
         let extent = Extent { offset: start, len: bytes.len() as u64 };
         let cookie = self.ask(Op::Write { extent, fua: false }, bytes)?;
@@ -105,7 +105,7 @@ impl Connection {
     ///
     /// # Errors
     /// The server refuses, or the connection breaks.
-    pub fn flush(&mut self) -> Result<(), Failure> {
+    pub fn flush(&mut self) -> Result<(), RequestFailure> {
         if !self.agreed.flags.contains(TransmissionFlags::SEND_FLUSH) {
             return Ok(());
         }
@@ -130,8 +130,8 @@ impl Connection {
         asked: Cookie,
         expected: Expected,
         data: &mut [u8],
-    ) -> Result<(), Failure> {
-        let (mut answer, mut refused) = (Answer::new(expected), None);
+    ) -> Result<(), RequestFailure> {
+        let (mut answer, mut refused) = (ReplyParts::new(expected), None);
         let within = |extent: Extent| {
             let start = if let Expected::Data(asked) = expected { asked.offset } else { 0 };
             let at = (extent.offset - start) as usize;
@@ -167,7 +167,7 @@ impl Connection {
             }
         }
         match refused {
-            Some(errno) => Err(Failure::Refused(errno)),
+            Some(errno) => Err(RequestFailure::Refused(errno)),
             None => answer.outcome().map_err(|short| {
                 RegionFault::Read(io::Error::new(ErrorKind::InvalidData, short.message)).into()
             }),
@@ -207,7 +207,7 @@ mod tests {
     use parda_nbd::Framing;
     use parda_nbd::client::ReplyError;
     use parda_nbd::wire::{ChunkHeader, chunk, put_chunk_header};
-    use parda_tls::End;
+    use parda_tls::CloseReason;
 
     use super::*;
 
@@ -217,7 +217,7 @@ mod tests {
         let limit = Duration::from_secs(60);
         let (socket, until) = (socket.into(), Instant::now() + limit);
         let mut connection = Connection {
-            stream: Stream { socket, until, tls_end: End::default() },
+            stream: Stream { socket, until, tls_end: CloseReason::default() },
             received: Vec::new(),
             limit,
             agreed: Agreed {
@@ -238,7 +238,7 @@ mod tests {
         }
         server.write_all(&pieces).unwrap();
         let failure = connection.read(0, 8192).unwrap_err();
-        let twice = Failure::Broken(RegionFault::Reply(ReplyError::Overlap));
+        let twice = RequestFailure::Broken(RegionFault::Reply(ReplyError::Overlap));
         assert_eq!(failure.to_string(), twice.to_string());
     }
 }

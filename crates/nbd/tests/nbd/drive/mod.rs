@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use parda_address::ExportName;
 use parda_disk::status::{Extents, MAX_EXTENTS, Status};
 use parda_disk::{BlockSizes, Extent, Geometry, Op};
-use parda_nbd::answer::Answer;
+use parda_nbd::answer::ReplyParts;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::server::{self, Incoming, ReplyTo};
 use parda_nbd::{Cookie, Export};
@@ -118,13 +118,13 @@ pub(crate) fn server(mut input: &[u8]) {
 
 /// What a client has asked for and not been answered, and which bytes of it have come.
 struct InFlight {
-    answer: Answer,
+    answer: ReplyParts,
     come: Vec<Range<u64>>,
 }
 
 impl InFlight {
     fn new(expected: Expected) -> Self {
-        Self { answer: Answer::new(expected), come: Vec::new() }
+        Self { answer: ReplyParts::new(expected), come: Vec::new() }
     }
 
     fn comes(&mut self, extent: Extent) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::report;
-use parda_probe::Snapshot;
+use parda_probe::LoadSnapshot;
 
 /// Interval between checks whether fio has ended.
 const POLL: Duration = Duration::from_millis(10);
@@ -52,7 +52,7 @@ impl Child {
     pub(super) fn next(
         &mut self,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Snapshot>, String> {
+    ) -> Result<Option<LoadSnapshot>, String> {
         loop {
             match self.documents.recv_timeout(LOOK) {
                 Ok(text) => {

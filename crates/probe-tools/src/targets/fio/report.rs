@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use parda_probe::{Bin, Snapshot, Totals};
+use parda_probe::{Bin, KindTotals, LoadSnapshot};
 
 /// Binary logarithm of the number of fio's histogram bins for each factor of two (its `FIO_IO_U_PLAT_BITS`, 6).
 const STEP_BITS: u32 = 6;
@@ -42,14 +42,14 @@ struct Latency {
 }
 
 /// The counters of fio's one job. `None` if an IO of it failed.
-pub(super) fn snapshot(text: &str) -> serde_json::Result<Option<Snapshot>> {
+pub(super) fn snapshot(text: &str) -> serde_json::Result<Option<LoadSnapshot>> {
     let Document { jobs: (job,) } = serde_json::from_str(text)?;
     let at_s = job.read.runtime.max(job.write.runtime) / 1e3;
     let (reads, writes) = (totals(job.read.lat_ns), totals(job.write.lat_ns));
-    Ok((job.error == 0).then_some(Snapshot { at_s, reads, writes, unwritten: 0 }))
+    Ok((job.error == 0).then_some(LoadSnapshot { at_s, reads, writes, unwritten: 0 }))
 }
 
-fn totals(latency: Latency) -> Totals {
+fn totals(latency: Latency) -> KindTotals {
     let Latency { max, mean, stddev, count, bins } = latency;
     let ios = count as f64;
     let (mean, stddev) = (mean / 1e6, stddev / 1e6);
@@ -59,7 +59,7 @@ fn totals(latency: Latency) -> Totals {
     };
     let mut bins: Vec<Bin> = bins.into_iter().filter_map(bin).collect();
     bins.sort_unstable_by_key(|bin| bin.middle);
-    Totals {
+    KindTotals {
         ios: count,
         sum_ms: mean * ios,
         // fio divides the variance by one less than the number of IOs.
@@ -91,7 +91,7 @@ mod tests {
     fn fios_numbers_become_ours() {
         let snapshot = snapshot(TEXT).unwrap().unwrap();
         assert_eq!(snapshot.at_s, 0.463);
-        assert_eq!(snapshot.writes, Totals::default());
+        assert_eq!(snapshot.writes, KindTotals::default());
         let reads = snapshot.reads;
         assert_eq!((reads.ios, reads.sum_ms, reads.max_ms), (4, 12.0, 10.1));
         assert_eq!(reads.squares, 3.0 + 36.0);

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use parda_steer::{Device, Journal, Refusal};
+use parda_steer::{Device, Journal, SteerRefusal};
 use tempfile::TempDir;
 
 pub struct Tree {
@@ -106,7 +106,7 @@ impl Tree {
         link(above, format!("{below}/holders/{}", name(above)));
     }
 
-    pub fn resolve(&self, dir: &str) -> Result<Device, Refusal> {
+    pub fn resolve(&self, dir: &str) -> Result<Device, SteerRefusal> {
         Device::resolve(self.dir.path(), &self.dir.path().join(dir))
     }
 

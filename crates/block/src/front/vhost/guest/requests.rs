@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parda_disk::{Failure, Geometry, Op};
-use parda_vhost::blk::{Asked, Outcome, Scratch};
+use parda_vhost::blk::{GuestOp, GuestOutcome, Scratch};
 use parda_vhost::{Broken, Memory};
 
 use super::{Guest, Pending, State};
@@ -80,13 +80,13 @@ impl Guest {
         let Some(request) = vring.take(memory, scratch)? else { return Ok(false) };
         let (head, status) = (request.head, request.status());
         let (outcome, written) = match request.asked {
-            Asked::Op(op) => match judge(disk, op) {
+            GuestOp::Op(op) => match judge(disk, op) {
                 Ok(()) => {
                     let buffer = matches!(op, Op::Read(_) | Op::Write { .. })
                         .then(|| Buffer::lent(request.data));
                     let len = u32::try_from(op.extent().len).unwrap_or(u32::MAX);
                     let writes = if matches!(op, Op::Read(_)) { len } else { 0 };
-                    let (pieces, outcome, leaves) = (0, Outcome::Ok, false);
+                    let (pieces, outcome, leaves) = (0, GuestOutcome::Ok, false);
                     let pending = Pending { queue, head, status, writes, pieces, outcome, leaves };
                     let pending = self.pending.insert(pending);
                     self.rest = Some(Rest::new(pending, op, buffer));
@@ -94,14 +94,14 @@ impl Guest {
                 }
                 Err(outcome) => (outcome, 0),
             },
-            Asked::Serial => {
+            GuestOp::Serial => {
                 let serial = parda_vhost::blk::serial(self.offered.name.as_str());
                 request.data.write(&serial);
-                (Outcome::Ok, request.data.len().min(serial.len() as u64) as u32)
+                (GuestOutcome::Ok, request.data.len().min(serial.len() as u64) as u32)
             }
-            Asked::Nothing(outcome) => (outcome, 0),
+            GuestOp::Nothing(outcome) => (outcome, 0),
         };
-        self.faults += u64::from(outcome != Outcome::Ok);
+        self.faults += u64::from(outcome != GuestOutcome::Ok);
         answer(lane, memory, head, &status, outcome, written)?;
         Ok(true)
     }
@@ -150,15 +150,15 @@ impl Guest {
         if let Err(failure) = result {
             self.rest.take_if(|rest| rest.of == of);
             pending.outcome = match failure.errno {
-                parda_disk::Errno::NotSup => Outcome::Unsupported,
-                _ => Outcome::Failed,
+                parda_disk::Errno::NotSup => GuestOutcome::Unsupported,
+                _ => GuestOutcome::Failed,
             };
         }
         if pending.pieces > 0 || self.rest.as_ref().is_some_and(|rest| rest.of == of) {
             return Ok(());
         }
         let Pending { queue, head, status, writes, outcome, leaves, .. } = self.pending.remove(of);
-        let written = if outcome == Outcome::Ok { writes } else { 0 };
+        let written = if outcome == GuestOutcome::Ok { writes } else { 0 };
         let (gone, lane) = (self.is_gone(), &mut self.lanes[queue]);
         // A queue with unanswered requests is neither stopped nor replaced.
         let answered = match (&self.memory, &mut lane.vring) {
@@ -181,10 +181,10 @@ impl Guest {
 }
 
 /// Whether a disk can take a request; if not, what the guest is told.
-fn judge(disk: &Geometry, op: Op) -> Result<(), Outcome> {
+fn judge(disk: &Geometry, op: Op) -> Result<(), GuestOutcome> {
     match op {
-        Op::Trim { .. } if !disk.trim => Err(Outcome::Unsupported),
-        Op::WriteZeroes { .. } if !disk.write_zeroes => Err(Outcome::Unsupported),
-        _ => disk.check_range(op).map_err(|_| Outcome::Failed),
+        Op::Trim { .. } if !disk.trim => Err(GuestOutcome::Unsupported),
+        Op::WriteZeroes { .. } if !disk.write_zeroes => Err(GuestOutcome::Unsupported),
+        _ => disk.check_range(op).map_err(|_| GuestOutcome::Failed),
     }
 }
