@@ -108,6 +108,7 @@ lint: ## Format, clippy, documentation, licences, circles of files, prose, and t
 	tools/deny.sh
 	tools/circles.py
 	tools/prose.py
+	tools/names.py
 	tools/web.sh check
 
 unit: ## Unit, property, cluster and conformance tests

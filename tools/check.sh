@@ -10,6 +10,7 @@ begun=$(date +%s)
 "$cargo" fmt --all --check
 tools/circles.py
 tools/prose.py
+tools/names.py
 changed=$({ git diff --name-only "$base"; git ls-files --others --exclude-standard; })
 packages=
 for manifest in $(echo "$changed" | sed -nE 's#^((crates|lab)/[^/]*)/.*#\1/Cargo.toml#p' | sort -u); do

@@ -14,8 +14,8 @@ import re
 import subprocess
 import sys
 
-OPEN = 0
-SHARED = {"Error"}
+OPEN = 16
+SHARED = {"Handshake", "Step"}
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TYPE = re.compile(r"^\s*pub (?:unsafe )?(?:struct|enum|trait|type|union) (\w+)", re.M)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parda_address::{Address, ExportName, Protocol};
-use parda_block::{AgentMemory, BackendConfig, Region};
+use parda_block::{AgentMemory, BackendConfig, DiskRegion};
 use parda_config::{Document, Error, TablePart, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
 use parda_control::{Bytes, Costs, Span};
@@ -300,7 +300,7 @@ fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 fn check_volume(
     at: &TablePart<'_>,
     host: &HostName,
-    volume: &file::Volume,
+    volume: &file::VolumeTable,
     described: &[Listener],
     memory: &AgentMemory,
 ) -> Result<Volume, Error> {
@@ -427,7 +427,7 @@ fn check_idle_probe(probed: Option<&Probed>, work: &Work) -> Result<IdleProbe, &
     Ok(IdleProbe { target, probe })
 }
 
-fn check_disks(at: &TablePart<'_>, files: &[file::Disk]) -> Result<Vec<DiskConfig>, Error> {
+fn check_disks(at: &TablePart<'_>, files: &[file::DiskTable]) -> Result<Vec<DiskConfig>, Error> {
     // An empty list is written on purpose: its disks are added while the agent runs.
     let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]; disk = [] waits for parda disk add";
     at.refuse_if(files.is_empty() && !at.has("disk"), "disk", message)?;
@@ -435,7 +435,7 @@ fn check_disks(at: &TablePart<'_>, files: &[file::Disk]) -> Result<Vec<DiskConfi
     disks.map(|(i, disk)| check_disk(&at.part(&format!("disk.{i}")), disk)).collect()
 }
 
-fn check_disk(at: &TablePart<'_>, disk: &file::Disk) -> Result<DiskConfig, Error> {
+fn check_disk(at: &TablePart<'_>, disk: &file::DiskTable) -> Result<DiskConfig, Error> {
     let name = at.read("name", ExportName::new(&disk.name))?;
     check_name(at, "name", &disk.name)?;
     let most = ExportName::MAX_LEN;
@@ -469,7 +469,7 @@ fn check_disk(at: &TablePart<'_>, disk: &file::Disk) -> Result<DiskConfig, Error
     let listen = at.read("listen", disk.listen.parse())?;
     Ok(DiskConfig {
         description: disk.description.clone(),
-        region: region.map(|r| Region { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
+        region: region.map(|r| DiskRegion { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
         read_only: disk.read_only,
         settings: disk.settings().or_defaults(),
         drain: disk.drain,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parda_block::Drained;
+use parda_block::DrainedVolume;
 use parda_control::{Decision, Measurement, Span, Window};
 
 use crate::config;
@@ -39,7 +39,7 @@ pub(crate) trait Enforcer: Send {
     }
 
     /// Answers what is in flight, or puts back what was set before. `None` if it was not running any more.
-    fn stop(self: Box<Self>, within: Duration) -> Option<Drained>;
+    fn stop(self: Box<Self>, within: Duration) -> Option<DrainedVolume>;
 }
 
 /// Result of a look between two ticks.

@@ -23,24 +23,24 @@ pub struct File {
     /// File in which settings are kept that are changed while the agent runs.
     pub state: Option<PathBuf>,
     /// Where metrics and health are, in HTTP.
-    pub http: Option<Http>,
+    pub http: Option<HttpTable>,
     /// Takes settings from a policy in etcd.
-    pub policy: Option<Policy>,
+    pub policy: Option<PolicyTable>,
     /// How clients connect, where it is not as usual.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub listener: Vec<Listener>,
+    pub listener: Vec<ListenerTable>,
     /// Limits for the clients of all volumes together.
     #[serde(default)]
     pub limits: AgentLimits,
     /// The volumes that this host shares with others.
     #[serde(default)]
-    pub volume: Vec<Volume>,
+    pub volume: Vec<VolumeTable>,
 }
 
 /// `[http]`: the HTTP server of the agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Http {
+pub struct HttpTable {
     /// Address of the server: `tcp:ADDRESS:PORT` or `unix:PATH`.
     pub address: String,
     /// Serves an address that other hosts can reach, without TLS.
@@ -57,7 +57,7 @@ pub struct Http {
 /// `[policy]`: settings of volumes and VMs that live in etcd, for all hosts. Without `etcd` in the cluster of `[volume.exchange]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Policy {
+pub struct PolicyTable {
     /// How often it is looked for a change.
     #[serde(with = "parda_config::quantity")]
     pub period: Option<Duration>,
@@ -79,7 +79,7 @@ pub struct Policy {
 /// `[[listener]]`: who may connect at an address that disks listen at.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listener {
+pub struct ListenerTable {
     /// As it stands in the disks' `listen`.
     pub address: String,
     /// Permission bits of a unix socket, in octal: `"0660"`.
@@ -92,13 +92,13 @@ pub struct Listener {
     #[serde(default)]
     pub plain: bool,
     /// TLS for its clients.
-    pub tls: Option<ListenerTls>,
+    pub tls: Option<ListenerTlsTable>,
 }
 
 /// `tls` of a `[[listener]]`: PEM files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ListenerTls {
+pub struct ListenerTlsTable {
     /// The listener's certificate, with the intermediate ones after it.
     pub certificate: PathBuf,
     /// Private key of the certificate, in PEM.
@@ -110,10 +110,10 @@ pub struct ListenerTls {
     pub required: bool,
 }
 
-impl ListenerTls {
+impl ListenerTlsTable {
     /// The paths that a TLS acceptor reads: all but `required`.
     pub(crate) fn files(&self) -> ServerFiles {
-        let ListenerTls { certificate, key, clients, .. } = self.clone();
+        let ListenerTlsTable { certificate, key, clients, .. } = self.clone();
         ServerFiles { certificate, key, clients }
     }
 }
@@ -125,7 +125,7 @@ fn default_required() -> bool {
 /// `[[volume]]`: storage shared with other hosts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Volume {
+pub struct VolumeTable {
     /// Its name, the same on every host.
     pub name: String,
     /// Name of the pool that the volume belongs to: volumes on the same drives.
@@ -136,20 +136,20 @@ pub struct Volume {
     /// Limits for the clients of the volume.
     pub limits: Option<VolumeLimits>,
     /// Where the hosts meet.
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<ExchangeTable>,
     /// Tenants: disks on any number of hosts that have shares, a limit or a reservation together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenant: Vec<TenantSettings>,
     /// The virtual disks that live on it, to be served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub disk: Vec<Disk>,
+    pub disk: Vec<DiskTable>,
     /// The block device that it is on this host, to be steered in place of serving disks.
-    pub steer: Option<Steer>,
+    pub steer: Option<SteerTable>,
     /// The QEMUs of this host that open it themselves, to be throttled in place of serving disks.
-    pub qemu: Option<Qemu>,
+    pub qemu: Option<QemuTable>,
 }
 
-impl Volume {
+impl VolumeTable {
     /// Whether its disks are served, not steered nor throttled.
     pub(crate) fn is_served(&self) -> bool {
         self.steer.is_none() && self.qemu.is_none()
@@ -159,7 +159,7 @@ impl Volume {
 /// `[volume.qemu]`: VMs whose disks QEMU opens itself, and whose throttles are held to the window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Qemu {
+pub struct QemuTable {
     /// Their QMP sockets: a path whose last name may contain `*` and `?`.
     pub sockets: PathBuf,
     /// Which of their disks are on the volume: patterns of their names, nodes or files.
@@ -186,7 +186,7 @@ pub struct QemuVm {
 /// `[volume.steer]`: a block device that VMs open directly, and whose queue is held to the window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Steer {
+pub struct SteerTable {
     /// The device, or anything that lies on it: a disk, a multipath device, an LV, a partition.
     pub device: PathBuf,
     /// How its queue is held to the window: `auto`, or one of what `parda steer show` names.
@@ -199,13 +199,13 @@ pub struct Steer {
     pub sharing: Option<String>,
     /// Its VMs, where they are told apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub vm: Vec<SteeredVm>,
+    pub vm: Vec<SteeredVmTable>,
 }
 
 /// `[[volume.steer.vm]]`: VMs of the host, each a cgroup.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SteeredVm {
+pub struct SteeredVmTable {
     /// Name of the VM. Where several cgroups match, each has its own name after this one.
     pub name: String,
     /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
@@ -222,7 +222,7 @@ pub struct SteeredVm {
 /// `etcd`, with the keys that belong to it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Exchange {
+pub struct ExchangeTable {
     /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
     pub file: Option<String>,
     /// How many slots it has: as many as there can ever be hosts. As it was made.
@@ -259,7 +259,7 @@ pub struct Exchange {
     pub fallback: Option<Fallback>,
 }
 
-impl Exchange {
+impl ExchangeTable {
     /// Keys that belong to `etcd`, and whether each is there.
     pub(crate) fn keys_of_etcd(&self) -> [(&'static str, bool); 6] {
         [
@@ -307,7 +307,7 @@ parda_config::with_vm_settings! {
     /// `[[volume.disk]]`: a virtual disk served over NBD.
     #[derive(Clone, Debug, Default, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
-    pub struct Disk {
+    pub struct DiskTable {
         /// Name of the NBD export.
         pub name: String,
         /// Its data: a file, a block device, or an NBD URI.
@@ -392,7 +392,7 @@ mod tests {
             toml::from_str::<T>("no_such_key = 1").unwrap_err().to_string()
         }
         for (holder, keys) in [
-            (Holder::Steered, keys::<SteeredVm>()),
+            (Holder::Steered, keys::<SteeredVmTable>()),
             (Holder::Throttled, keys::<QemuVm>()),
             (Holder::Tenant, keys::<TenantSettings>()),
         ] {

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use parda_block::Drained;
+use parda_block::DrainedVolume;
 use parda_config::tenants;
 use parda_control::law::Mode;
 use parda_control::{Costs, Measurement, Period, Report, Span, TenantPart, Totals, View};
@@ -141,7 +141,7 @@ impl Law {
     }
 
     /// Ends the enforcer. `None` if it was not running any more.
-    pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
+    pub(crate) fn stop(self, within: Duration) -> Option<DrainedVolume> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner).enforcer.stop(within)
     }
 }

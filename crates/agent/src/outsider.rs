@@ -1,7 +1,7 @@
 //! Load on the array that is not under control: its events and its status.
 
 use parda_api::{Outsider, OutsiderState, ThresholdCost};
-use parda_control::outsider::{Finding, State};
+use parda_control::outsider::{Finding, OutsiderSign};
 
 use crate::history::rounded;
 
@@ -11,10 +11,10 @@ const LASTS: u32 = 10;
 /// The status of a finding. `None` while throughput is as usual, or too little is known of the array.
 pub(crate) fn status(finding: &Finding) -> Option<Outsider> {
     let state = match finding.state {
-        State::Unknown | State::Usual => return None,
-        State::Slower => OutsiderState::Slower,
-        State::Outsider => OutsiderState::Outsider,
-        State::BelowKnee => OutsiderState::BelowKnee,
+        OutsiderSign::Unknown | OutsiderSign::Usual => return None,
+        OutsiderSign::Slower => OutsiderState::Slower,
+        OutsiderSign::Outsider => OutsiderState::Outsider,
+        OutsiderSign::BelowKnee => OutsiderState::BelowKnee,
     };
     Some(Outsider {
         state,
@@ -36,7 +36,7 @@ pub(crate) fn cost(finding: &Finding) -> Option<ThresholdCost> {
 /// The state that was logged last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
-    said: State,
+    said: OutsiderSign,
 }
 
 impl Watch {
@@ -49,7 +49,7 @@ impl Watch {
         let [outstanding, factor] =
             [finding.outstanding, finding.factor].map(|n| format!("{n:.2}"));
         match state {
-            State::Slower => tracing::warn!(
+            OutsiderSign::Slower => tracing::warn!(
                 volume,
                 %factor,
                 %outstanding,
@@ -59,7 +59,7 @@ impl Watch {
                 event = "array_slower",
                 "the array became slower, or an outsider, load that is not under control, uses it"
             ),
-            State::Outsider | State::BelowKnee => tracing::warn!(
+            OutsiderSign::Outsider | OutsiderSign::BelowKnee => tracing::warn!(
                 volume,
                 %outstanding,
                 %latency_ms,
@@ -69,25 +69,25 @@ impl Watch {
                 "an outsider, load that is not under control, uses the array, or the threshold is below the array's knee: the hosts keep \
                  their part of the array, above the threshold"
             ),
-            State::Usual => tracing::info!(
+            OutsiderSign::Usual => tracing::info!(
                 volume,
                 %latency_ms,
                 event = "array_as_usual",
                 "the array serves IOs as fast again as it did"
             ),
-            State::Unknown => {}
+            OutsiderSign::Unknown => {}
         }
         self.said = state;
     }
 
     /// The state to log, if it is new.
-    fn news(&self, finding: &Finding) -> Option<State> {
+    fn news(&self, finding: &Finding) -> Option<OutsiderSign> {
         let is_new = match finding.state {
             // Where hosts are not heard for a while, nothing is known of the array, and nothing is over.
-            State::Unknown => false,
-            State::Usual => self.said > State::Usual,
-            State::Slower => self.said < State::Slower && finding.periods >= LASTS,
-            State::Outsider | State::BelowKnee => self.said < State::Outsider,
+            OutsiderSign::Unknown => false,
+            OutsiderSign::Usual => self.said > OutsiderSign::Usual,
+            OutsiderSign::Slower => self.said < OutsiderSign::Slower && finding.periods >= LASTS,
+            OutsiderSign::Outsider | OutsiderSign::BelowKnee => self.said < OutsiderSign::Outsider,
         };
         is_new.then_some(finding.state)
     }
@@ -102,36 +102,40 @@ mod tests {
         let mut watch = Watch::default();
         let mut said = Vec::new();
         let states = [
-            (State::Unknown, 0),
-            (State::Usual, 0),
-            (State::Slower, 3),
-            (State::Usual, 0),
-            (State::Slower, 10),
-            (State::Slower, 11),
-            (State::Unknown, 0),
-            (State::Slower, 14),
-            (State::Usual, 0),
-            (State::Usual, 0),
-            (State::Slower, 10),
-            (State::Outsider, 11),
-            (State::BelowKnee, 0),
-            (State::Outsider, 0),
-            (State::Usual, 0),
+            (OutsiderSign::Unknown, 0),
+            (OutsiderSign::Usual, 0),
+            (OutsiderSign::Slower, 3),
+            (OutsiderSign::Usual, 0),
+            (OutsiderSign::Slower, 10),
+            (OutsiderSign::Slower, 11),
+            (OutsiderSign::Unknown, 0),
+            (OutsiderSign::Slower, 14),
+            (OutsiderSign::Usual, 0),
+            (OutsiderSign::Usual, 0),
+            (OutsiderSign::Slower, 10),
+            (OutsiderSign::Outsider, 11),
+            (OutsiderSign::BelowKnee, 0),
+            (OutsiderSign::Outsider, 0),
+            (OutsiderSign::Usual, 0),
         ];
         for (state, periods) in states {
             let finding = Finding { state, periods, ..Finding::default() };
             said.extend(watch.news(&finding));
             watch.look("v", &finding);
         }
-        let first = [State::Slower, State::Usual];
-        assert_eq!(said, [&first[..], &[State::Slower, State::Outsider, State::Usual]].concat());
+        let first = [OutsiderSign::Slower, OutsiderSign::Usual];
+        assert_eq!(
+            said,
+            [&first[..], &[OutsiderSign::Slower, OutsiderSign::Outsider, OutsiderSign::Usual]]
+                .concat()
+        );
     }
 
     #[test]
     fn the_status_has_what_is_not_usual() {
-        let finding = Finding { state: State::Usual, ..Finding::default() };
+        let finding = Finding { state: OutsiderSign::Usual, ..Finding::default() };
         assert_eq!(status(&finding), None);
-        let finding = Finding { state: State::Slower, latency: 0.040, ..Finding::default() };
+        let finding = Finding { state: OutsiderSign::Slower, latency: 0.040, ..Finding::default() };
         assert_eq!(status(&finding).unwrap().latency_ms, 40.0);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_block::{Drained, ListenerConfig, ListenerTls};
+use parda_block::{DrainedVolume, ListenerConfig, ListenerTls};
 use parda_control::{Decision, Measurement};
 use parda_tls::Acceptor;
 
@@ -83,7 +83,7 @@ impl Enforcer for Served {
         Some(done + (stats.outstanding + stats.held) as u64)
     }
 
-    fn stop(self: Box<Self>, within: Duration) -> Option<Drained> {
+    fn stop(self: Box<Self>, within: Duration) -> Option<DrainedVolume> {
         let (done, is_done) = channel();
         let _ = self.orders.send(Order::Stop(within, done));
         let drained = is_done.recv().ok().flatten();

@@ -8,7 +8,7 @@ mod vms;
 use std::path::Path;
 use std::time::{Duration, Instant as Clock};
 
-use parda_block::Drained;
+use parda_block::DrainedVolume;
 use parda_control::depth::DepthSchedule;
 use parda_control::latency::Direction;
 use parda_control::{Account, Bytes, Config, Decision, Instant, Measurement, Period, Span, Window};
@@ -120,13 +120,13 @@ impl Enforcer for Steered {
         describe(self.status(), self.vms.names(), status)
     }
 
-    fn stop(mut self: Box<Self>, _: Duration) -> Option<Drained> {
+    fn stop(mut self: Box<Self>, _: Duration) -> Option<DrainedVolume> {
         self.vms.stop(&self.volume);
         if let Some(device) = self.device.take() {
             device.stop(&self.volume);
         }
         // Nothing is in flight here that would have to be answered.
-        Some(Drained { unanswered: 0 })
+        Some(DrainedVolume { unanswered: 0 })
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant as Clock};
 
 use parda_api::{Limit, PatternWithoutVm};
-use parda_block::Drained;
+use parda_block::DrainedVolume;
 use parda_control::latency::Direction;
 use parda_control::{Account, Bytes, Decision, Measurement, Span, VmPeriod, Window};
 use parda_steer::cgroup::{Want, level};
@@ -104,10 +104,10 @@ impl Enforcer for Throttled {
         describe(self.status(), vms, status)
     }
 
-    fn stop(mut self: Box<Self>, _: Duration) -> Option<Drained> {
+    fn stop(mut self: Box<Self>, _: Duration) -> Option<DrainedVolume> {
         self.release();
         // Nothing is in flight here that would have to be answered.
-        Some(Drained { unanswered: 0 })
+        Some(DrainedVolume { unanswered: 0 })
     }
 }
 

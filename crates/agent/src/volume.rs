@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_block::Drained;
+use parda_block::DrainedVolume;
 use parda_exchange::Identity;
 
 use crate::config::{self, Work};
@@ -132,7 +132,7 @@ impl Volume {
     }
 
     /// Says goodbye to the other hosts and answers what is in flight.
-    pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
+    pub(crate) fn stop(self, within: Duration) -> Option<DrainedVolume> {
         // If the control thread is gone there is nobody to say goodbye to.
         let _ = self.orders.send(Order::Stop);
         let _ = self.control.join();

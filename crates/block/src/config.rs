@@ -7,7 +7,7 @@ use parda_address::{Address, ExportName};
 use parda_config::VmSettings;
 use parda_control::Decision;
 
-use crate::backend::{BackendConfig, OpenError, Region};
+use crate::backend::{BackendConfig, DiskRegion, OpenError};
 use crate::front::AgentMemory;
 use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
@@ -41,7 +41,7 @@ pub struct DiskConfig {
     /// Place of the data, with the way in which it is used.
     pub backend: BackendConfig,
     /// Part of the backend that is the disk; all of it if `None`.
-    pub region: Option<Region>,
+    pub region: Option<DiskRegion>,
     /// Whether the export refuses writes.
     pub read_only: bool,
     /// Settings of its VM, with their defaults. They change while clients are connected, as do the next three.
@@ -74,7 +74,7 @@ impl DiskConfig {
     /// Range of bytes of the backend that is the disk; `None` for all of it.
     #[must_use]
     pub fn bytes(&self) -> Option<Range<u64>> {
-        self.region.map(Region::bytes)
+        self.region.map(DiskRegion::bytes)
     }
 
     /// Whether a disk that is open takes these settings over as it is ([`Handle::set_disk`](crate::Handle::set_disk)).

@@ -2,7 +2,7 @@
 
 /// How a volume ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainedVolume {
     /// Requests that could not be answered in time.
     pub unanswered: usize,
 }
@@ -11,7 +11,7 @@ pub struct Drained {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It was told to.
-    Drained(Drained),
+    Drained(DrainedVolume),
     /// A panic, with this message. All that was in flight has come back from the kernel, and all
     /// files and sockets are closed: the volume can be started again. A file whose file system does not answer is closed later, and its
     /// locks are there until then.

@@ -47,7 +47,7 @@ mod writer;
 pub use backend::connect::{reach_server, try_server};
 pub use backend::file::claim::LOCK_WAIT;
 pub use backend::{
-    BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch, Stretches,
+    BackendConfig, Direct, DiskRegion, Image, Lock, NbdOptions, OpenError, Stretch, Stretches,
 };
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use descriptors::{
@@ -55,7 +55,7 @@ pub use descriptors::{
     raise_descriptor_limit,
 };
 pub use disk_id::DiskId;
-pub use ended::{Drained, Ended};
+pub use ended::{DrainedVolume, Ended};
 pub use front::{AgentMemory, ListenerTls, TooLittleMemory};
 pub use listen::{ListenError, ListenerConfig};
 pub use open_disk::OpenDisk;

@@ -10,7 +10,8 @@ use crate::backend::claims::{Claim, Claims};
 use crate::backend::disk_file::DiskFile;
 use crate::backend::sizing::Sizing;
 use crate::backend::{
-    BackendConfig, OpenError, Region, Stretch, check_guests, check_region, connect, file, memory,
+    BackendConfig, DiskRegion, OpenError, Stretch, check_guests, check_region, connect, file,
+    memory,
 };
 use crate::config::{DiskConfig, SpawnError};
 use crate::descriptors::{OF_CONNECTION, OF_FILE, Room};
@@ -124,7 +125,8 @@ impl OpenDisk {
                 (Opened::Remote(Box::new(opened)), geometry, geometry.blocks.min(), Some(claim))
             }
         };
-        let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
+        let region =
+            config.region.unwrap_or(DiskRegion { offset: Bytes(0), len: Bytes(whole.size) });
         check_region(&whole, align, region).map_err(fail)?;
         let read_only = config.read_only;
         let geometry = Geometry { size: region.len.0, read_only, ..whole };

@@ -13,7 +13,7 @@ use crate::config::DiskConfig;
 use crate::config::{SpawnError, VolumeConfig};
 use crate::descriptors::error_help;
 use crate::disk_id::DiskId;
-use crate::ended::{Drained, Ended};
+use crate::ended::{DrainedVolume, Ended};
 use crate::engine::{Engine, Order, Parts};
 use crate::front::{Budget, FrontParts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
@@ -83,7 +83,7 @@ impl Volume {
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));
-                    Ended::Drained(Drained { unanswered: 0 })
+                    Ended::Drained(DrainedVolume { unanswered: 0 })
                 }
             })
             .map_err(system)?;
@@ -258,7 +258,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the volume had ended before.
-    pub fn shutdown(self, within: Duration) -> Result<Drained, Stopped> {
+    pub fn shutdown(self, within: Duration) -> Result<DrainedVolume, Stopped> {
         self.stop(within)
     }
 
@@ -266,7 +266,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the volume had ended before.
-    pub fn stop(&self, within: Duration) -> Result<Drained, Stopped> {
+    pub fn stop(&self, within: Duration) -> Result<DrainedVolume, Stopped> {
         // A volume that has ended is joined all the same.
         let _ = self.order(move |engine, now| engine.stop(now, within));
         match self.take_thread().ok_or(Stopped)?.join() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use parda_agent::status::{Status, VolumeStatus};
 use parda_api::Outsider;
-use parda_explain::{Capacity, Change, Explanation, Vm};
+use parda_explain::{Capacity, ExplainedVm, Explanation, WhatIf};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use parda_terminal::{Failure, output, quantity};
 use serde::Serialize;
@@ -173,24 +173,24 @@ impl Explain {
     }
 
     /// Changes to predict: those that the command line names, and some multiples of shares, limit and threshold.
-    fn changes(&self, vm: Option<&Vm>, threshold_ms: f64) -> Vec<Change> {
-        let mut all: Vec<Change> = self.asked();
+    fn changes(&self, vm: Option<&ExplainedVm>, threshold_ms: f64) -> Vec<WhatIf> {
+        let mut all: Vec<WhatIf> = self.asked();
         let shares = vm.map_or(0.0, |vm| vm.shares);
         let limit = vm.and_then(|vm| vm.limit.as_ref()?.iops);
         let half_and_twice = |of: f64| [0.5 * of, 2.0 * of];
         let shares = [0.5, 2.0, 4.0].into_iter().map(|factor| factor * shares);
         let shares = shares.filter(|shares| (1.0..=1e6).contains(shares));
-        all.extend(shares.map(|shares| Change::Shares(shares.round())));
+        all.extend(shares.map(|shares| WhatIf::Shares(shares.round())));
         let limits = limit.into_iter().flat_map(half_and_twice);
-        all.extend(limits.map(|iops| Change::LimitIops(iops.round())));
+        all.extend(limits.map(|iops| WhatIf::LimitIops(iops.round())));
         let tenant = vm.filter(|vm| vm.limit.as_ref().is_some_and(|limit| limit.iops.is_none()));
         let tenant = tenant.and_then(|vm| vm.tenant.as_ref()).map(|tenant| tenant.iops);
         let tenants = tenant.into_iter().flat_map(half_and_twice);
-        all.extend(tenants.map(|iops| Change::TenantLimitIops(iops.round())));
+        all.extend(tenants.map(|iops| WhatIf::TenantLimitIops(iops.round())));
         let most = MOST.as_secs_f64() * 1e3;
         let thresholds = half_and_twice(threshold_ms).into_iter().filter(|ms| *ms <= most);
-        all.extend(thresholds.map(Change::ThresholdMs));
-        let mut unique: Vec<Change> = Vec::new();
+        all.extend(thresholds.map(WhatIf::ThresholdMs));
+        let mut unique: Vec<WhatIf> = Vec::new();
         for change in all {
             if !unique.contains(&change) {
                 unique.push(change);
@@ -199,11 +199,11 @@ impl Explain {
         unique
     }
 
-    fn asked(&self) -> Vec<Change> {
-        let shares = self.shares.map(|shares| Change::Shares(f64::from(shares)));
-        let limit = self.limit.map(|iops| Change::LimitIops(f64::from(iops)));
-        let threshold = self.threshold.map(|t| Change::ThresholdMs(t.as_secs_f64() * 1e3));
-        let tenant = self.tenant_limit.map(|iops| Change::TenantLimitIops(f64::from(iops)));
+    fn asked(&self) -> Vec<WhatIf> {
+        let shares = self.shares.map(|shares| WhatIf::Shares(f64::from(shares)));
+        let limit = self.limit.map(|iops| WhatIf::LimitIops(f64::from(iops)));
+        let threshold = self.threshold.map(|t| WhatIf::ThresholdMs(t.as_secs_f64() * 1e3));
+        let tenant = self.tenant_limit.map(|iops| WhatIf::TenantLimitIops(f64::from(iops)));
         shares.into_iter().chain(limit).chain(tenant).chain(threshold).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_control::law::{LawConfig, Mode};
-use parda_control::outsider::Answer;
+use parda_control::outsider::OutsiderPolicy;
 use parda_control::size::{Line, SizeModel};
 use parda_control::{Auto, Bytes, Config, ConfigError, ModeName, Span, Window};
 
@@ -81,8 +81,8 @@ impl ControlSettings {
             objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
             outsider: match self.outsider.unwrap_or(OutsiderSetting::Compete) {
-                OutsiderSetting::Compete => Answer::Compete,
-                OutsiderSetting::Hold => Answer::Hold,
+                OutsiderSetting::Compete => OutsiderPolicy::Compete,
+                OutsiderSetting::Hold => OutsiderPolicy::Hold,
             },
             prefer: self.prefer.unwrap_or_default(),
         };

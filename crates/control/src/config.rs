@@ -2,7 +2,7 @@
 
 use crate::io::Costs;
 use crate::law::{LawConfig, Mode};
-use crate::outsider::Answer;
+use crate::outsider::OutsiderPolicy;
 use crate::reservation::Prefer;
 use crate::settings::Settings;
 use crate::size::SizeModel;
@@ -25,7 +25,7 @@ pub struct Config {
     /// Search for the threshold, which begins at `law.threshold`. `None`: the threshold stays there.
     pub auto: Option<Auto>,
     /// Response to an outsider.
-    pub outsider: Answer,
+    pub outsider: OutsiderPolicy,
     /// Precedence where reservations would take latency above the threshold.
     pub prefer: Prefer,
 }
@@ -39,7 +39,7 @@ impl Default for Config {
             costs: None,
             objective_floor: Span::from_millis(1),
             auto: None,
-            outsider: Answer::Hold,
+            outsider: OutsiderPolicy::Hold,
             prefer: Prefer::default(),
         }
     }

@@ -13,7 +13,7 @@ use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval};
 use crate::law::{Estimation, Input, Law, Mode, PerShare};
 use crate::objective::{Effect, Wants};
-use crate::outsider::{Answer, Detector, Seen, needed};
+use crate::outsider::{Detector, LoadsSeen, OutsiderPolicy, needed};
 use crate::rate::Weight;
 use crate::reservation::Room;
 use crate::settings::{Ballot, Settings};
@@ -441,7 +441,7 @@ impl Governor {
         if source != Source::Cluster || totals.missing > 0.0 {
             self.detector.pause();
         } else {
-            self.detector.period(&Seen {
+            self.detector.period(&LoadsSeen {
                 rate: all.ios,
                 outstanding: all.latency,
                 reads: totals.flows.reads.ios / all.ios,
@@ -449,7 +449,7 @@ impl Governor {
                 threshold: self.own.secs(),
                 pending,
                 raised: load.beside() > 0.0,
-                answers: self.config.outsider == Answer::Compete
+                answers: self.config.outsider == OutsiderPolicy::Compete
                     && self.config.law.mode == Mode::Parda
                     && self.learner.is_none(),
             });

@@ -60,12 +60,12 @@ pub struct Objective {
     ios: u64,
     device: f64,
     held: f64,
-    last: Option<Seen>,
+    last: Option<ObjectiveSeen>,
 }
 
 /// What a VM with an objective saw in its last period with IO.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct ObjectiveSeen {
     /// Mean time at the array, in seconds.
     pub device: f64,
     /// Mean time held in the host's queue, in seconds.
@@ -84,7 +84,7 @@ pub struct ObjectiveState {
     /// The array could not meet the objective, which is tried again later.
     pub rests: bool,
     /// Measurements of its last period with IO.
-    pub seen: Option<Seen>,
+    pub seen: Option<ObjectiveSeen>,
 }
 
 impl Objective {
@@ -147,7 +147,8 @@ impl Objective {
         let active = ios >= u64::from(least.max(1));
         let (device, held) = (device / ios as f64, held / ios as f64);
         if ios > 0 {
-            (self.quiet, self.last) = (0, Some(Seen { device, held, short: held > self.target }));
+            (self.quiet, self.last) =
+                (0, Some(ObjectiveSeen { device, held, short: held > self.target }));
         }
         self.quiet = self.quiet.saturating_add(1);
         if let Some(last) = self.last.as_mut().filter(|_| self.quiet > 2 * STAYS) {

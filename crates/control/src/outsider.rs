@@ -72,7 +72,7 @@ const SIZE: f64 = 0.3;
 
 /// The operator's choice about an outsider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Answer {
+pub enum OutsiderPolicy {
     /// Hosts under control keep their part of the array, above the threshold.
     #[default]
     Compete,
@@ -82,7 +82,7 @@ pub enum Answer {
 
 /// Load of all hosts that are heard in a period, with and without control.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct LoadsSeen {
     /// IOs per second of all these hosts.
     pub rate: f64,
     /// Mean number of their outstanding IOs.
@@ -101,7 +101,7 @@ pub struct Seen {
     pub answers: bool,
 }
 
-impl Seen {
+impl LoadsSeen {
     fn latency(&self) -> f64 {
         self.outstanding / self.rate
     }
@@ -111,7 +111,7 @@ impl Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
-pub enum State {
+pub enum OutsiderSign {
     /// Too little is known of the array under this kind of load, or it is not busy.
     #[default]
     Unknown,
@@ -129,7 +129,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Finding {
     /// State of the array.
-    pub state: State,
+    pub state: OutsiderSign,
     /// Mean latency of the last period, in seconds.
     pub latency: f64,
     /// The usual latency with as many outstanding IOs, in seconds.
@@ -143,12 +143,12 @@ pub struct Finding {
     /// Factor by which the array would be slower, if that explained it.
     pub factor: f64,
     /// Cost of the threshold, where it is more than a tenth of the throughput.
-    pub cost: Option<Cost>,
+    pub cost: Option<CostOfThreshold>,
 }
 
 /// Throughput that a threshold costs: estimated, as latency is taken for a line over the outstanding IOs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
+pub struct CostOfThreshold {
     /// Latency without it, in seconds.
     pub latency: f64,
     /// Throughput at that latency, relative to the throughput at the threshold.
@@ -231,7 +231,7 @@ impl Detector {
     }
 
     /// Ends a period in which all hosts were heard.
-    pub fn period(&mut self, seen: &Seen) {
+    pub fn period(&mut self, seen: &LoadsSeen) {
         let latency = seen.latency();
         // A period of few IOs is chance.
         let chance = 2.0 / sqrt(seen.rate);
@@ -310,8 +310,8 @@ impl Detector {
     }
 
     /// Begins anew, under another kind of load. An outsider that is there stays.
-    fn begin(&mut self, seen: &Seen) {
-        let Seen { reads, size, threshold, rate, .. } = *seen;
+    fn begin(&mut self, seen: &LoadsSeen) {
+        let LoadsSeen { reads, size, threshold, rate, .. } = *seen;
         let Detector { rest, next_rest, shown, outstanding, last, width, .. } = *self;
         let mut new = Detector {
             reads,
@@ -337,14 +337,14 @@ impl Detector {
     }
 
     /// Outstanding IOs at the array beyond those of the hosts, by its latency.
-    fn beyond(&self, seen: &Seen) -> f64 {
+    fn beyond(&self, seen: &LoadsSeen) -> f64 {
         let width = self.width.unwrap_or(0.0).min(self.least_width());
         let over = seen.latency() / self.at - 1.0;
         (self.capacity * seen.latency() + width * over - seen.outstanding).max(0.0)
     }
 
     /// Whether throughput is missing. Hosts that keep their part beside an outsider have more outstanding, and miss less.
-    fn misses(&self, seen: &Seen) -> bool {
+    fn misses(&self, seen: &LoadsSeen) -> bool {
         let least = if self.is_shown() { GONE } else { MISSING };
         let beyond = self.beyond(seen);
         beyond > least * (beyond + seen.outstanding)
@@ -357,7 +357,7 @@ impl Detector {
         width.max(self.least_width())
     }
 
-    fn learn(&mut self, seen: &Seen) {
+    fn learn(&mut self, seen: &LoadsSeen) {
         let rate = seen.rate;
         self.weight = (self.weight + 1.0).min(OVER);
         self.capacity += (rate - self.capacity) / self.weight;
@@ -370,13 +370,13 @@ impl Detector {
     }
 
     /// Takes in a load without an outsider.
-    fn compare(&mut self, seen: &Seen) {
+    fn compare(&mut self, seen: &LoadsSeen) {
         self.line.add(seen);
         self.width = self.line.width().or(self.width);
     }
 
     /// Begins a trial of the windows that are needed beside an outsider of this size.
-    fn tries(&mut self, seen: &Seen, size: f64) {
+    fn tries(&mut self, seen: &LoadsSeen, size: f64) {
         let most = self.width().max(GROWS * seen.outstanding);
         let beside = match size.is_finite() {
             true => size,
@@ -390,7 +390,7 @@ impl Detector {
         self.trial = seen.answers.then_some(Trial { before, size, beside, periods: 0 });
     }
 
-    fn goes_on(&mut self, seen: &Seen) {
+    fn goes_on(&mut self, seen: &LoadsSeen) {
         let Some(trial) = &mut self.trial else { return };
         trial.periods += 1;
         if trial.periods < TRIAL {
@@ -420,20 +420,20 @@ impl Detector {
     }
 
     /// Cost of the threshold, by the line of latency.
-    fn cost(&self, seen: &Seen) -> Option<Cost> {
+    fn cost(&self, seen: &LoadsSeen) -> Option<CostOfThreshold> {
         let (n, pending, width) = (seen.outstanding, seen.pending, self.width?);
         let latency = seen.latency() * (pending + width) / (n + width);
         let factor = pending / n * (n + width) / (pending + width);
-        Some(Cost { latency, factor }).filter(|_| factor > COSTS && !self.is_shown())
+        Some(CostOfThreshold { latency, factor }).filter(|_| factor > COSTS && !self.is_shown())
     }
 
-    fn find(&mut self, seen: &Seen) {
+    fn find(&mut self, seen: &LoadsSeen) {
         let state = match self.periods.max(self.missed) {
-            _ if self.level.is_some() => State::BelowKnee,
-            _ if self.is_shown() => State::Outsider,
-            _ if self.weight < KNOWN => State::Unknown,
-            periods if periods < TELLS => State::Usual,
-            _ => State::Slower,
+            _ if self.level.is_some() => OutsiderSign::BelowKnee,
+            _ if self.is_shown() => OutsiderSign::Outsider,
+            _ if self.weight < KNOWN => OutsiderSign::Unknown,
+            periods if periods < TELLS => OutsiderSign::Usual,
+            _ => OutsiderSign::Slower,
         };
         let usual = match self.level {
             Some(latency) => seen.rate + self.outstanding / latency,

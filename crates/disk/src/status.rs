@@ -7,9 +7,9 @@ use crate::extent::Extent;
 /// Status of an extent, with the bits of NBD's metadata context `base:allocation`. No bit set means
 /// data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Status(u32);
+pub struct ExtentStatus(u32);
 
-impl Status {
+impl ExtentStatus {
     /// Nothing is known: treat as data.
     pub const DATA: Self = Self(0);
     /// The extent is not allocated.
@@ -43,7 +43,7 @@ pub struct Descriptor {
     /// Its length in bytes.
     pub len: u64,
     /// Status of the extent.
-    pub status: Status,
+    pub status: ExtentStatus,
 }
 
 /// The most extents in one reply. A client that wants more asks again from where they end.
@@ -66,7 +66,7 @@ pub struct Extents {
     /// Bytes of the range that were told of.
     told: u64,
     /// Status that the parts of an unfinished block have in common.
-    partial: Status,
+    partial: ExtentStatus,
     full: bool,
 }
 
@@ -76,7 +76,7 @@ impl Extents {
     #[must_use]
     pub fn new(asked: Extent, align: u32, one: bool) -> Self {
         let limit = if one { 1 } else { MAX_EXTENTS };
-        let (list, partial) = (Vec::new(), Status::DATA);
+        let (list, partial) = (Vec::new(), ExtentStatus::DATA);
         Self { asked, align: align.max(1), limit, list, told: 0, partial, full: false }
     }
 
@@ -84,7 +84,7 @@ impl Extents {
     #[must_use]
     pub fn all_data(asked: Extent) -> Self {
         let mut extents = Self::new(asked, 1, true);
-        extents.push(asked.len, Status::DATA);
+        extents.push(asked.len, ExtentStatus::DATA);
         extents
     }
 
@@ -107,7 +107,7 @@ impl Extents {
     }
 
     /// Adds the next `len` bytes. What reaches beyond the range is cut off.
-    pub fn push(&mut self, len: u64, status: Status) {
+    pub fn push(&mut self, len: u64, status: ExtentStatus) {
         let align = u64::from(self.align);
         let mut rest = (self.asked.len - self.told).min(len);
         while rest > 0 && !self.full {
@@ -129,7 +129,7 @@ impl Extents {
         }
     }
 
-    fn add(&mut self, len: u64, status: Status) {
+    fn add(&mut self, len: u64, status: ExtentStatus) {
         let room = self.list.len() < self.limit;
         match self.list.last_mut() {
             Some(last) if last.status == status => last.len += len,
@@ -152,18 +152,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STATUSES: [Status; 4] = [Status::DATA, Status::HOLE, Status::ZERO, Status::HOLE_ZERO];
+    const STATUSES: [ExtentStatus; 4] =
+        [ExtentStatus::DATA, ExtentStatus::HOLE, ExtentStatus::ZERO, ExtentStatus::HOLE_ZERO];
 
     /// The same by looking at every byte.
-    fn oracle(asked: Extent, align: u32, one: bool, parts: &[(u64, Status)]) -> Vec<Descriptor> {
-        let bytes: Vec<Status> = parts
+    fn oracle(
+        asked: Extent,
+        align: u32,
+        one: bool,
+        parts: &[(u64, ExtentStatus)],
+    ) -> Vec<Descriptor> {
+        let bytes: Vec<ExtentStatus> = parts
             .iter()
             .flat_map(|(len, status)| std::iter::repeat_n(*status, *len as usize))
             .take(asked.len as usize)
             .collect();
         let blocks = bytes
             .chunks_exact(align as usize)
-            .map(|block| Status(block.iter().fold(3, |all, status| all & status.0)));
+            .map(|block| ExtentStatus(block.iter().fold(3, |all, status| all & status.0)));
         let mut list: Vec<Descriptor> = Vec::new();
         for status in blocks {
             match list.last_mut() {
@@ -210,7 +216,7 @@ mod tests {
     #[test]
     fn nothing_known_is_data_and_nothing_at_all_is_an_error() {
         let asked = Extent { offset: 4096, len: 1 << 62 };
-        let all = Descriptor { len: 1 << 62, status: Status::DATA };
+        let all = Descriptor { len: 1 << 62, status: ExtentStatus::DATA };
         assert_eq!(Extents::all_data(asked).finish(), Ok(vec![all]));
         assert_eq!(Extents::new(asked, 512, true).finish(), Err(Errno::Io));
     }

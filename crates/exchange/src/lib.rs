@@ -69,6 +69,6 @@ pub use location::{Location, Site};
 pub use message::{Message, Publication};
 pub use peers::{Peer, Peers};
 pub use reach::reach;
-pub use region::{Image, Region, RegionFault, SlotCount, SlotIndex};
+pub use region::{Region, RegionFault, RegionImage, SlotCount, SlotIndex};
 pub use slot::{Content, SlotFault};
 pub use slots::{SlotExchange, SlotSettings};

@@ -33,10 +33,10 @@ pub trait Region: Send {
 
     /// Reads the header and the first `slots` slots, at most [`slots`](Self::slots), with one
     /// IO. Bytes beyond the end of a file that is too short are zeros.
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault>;
+    fn read_front(&mut self, slots: SlotCount) -> Result<RegionImage, RegionFault>;
 
     /// Reads the header and all slots.
-    fn read(&mut self) -> Result<Image, RegionFault> {
+    fn read(&mut self) -> Result<RegionImage, RegionFault> {
         self.read_front(self.slots())
     }
 
@@ -51,7 +51,7 @@ pub trait Region: Send {
 /// The blocks of a place: its header, then its slots. Besides, the file that they were read from, if the place is
 /// a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image(Vec<Block>, Option<FileState>);
+pub struct RegionImage(Vec<Block>, Option<FileState>);
 
 /// A file that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,15 +62,15 @@ pub(crate) struct FileState {
     pub(crate) bytes: u64,
 }
 
-impl Image {
+impl RegionImage {
     /// The blocks of a place that is no whole file: its header, then its slots.
     #[must_use]
-    pub fn of(blocks: Vec<Block>) -> Image {
-        Image(blocks, None)
+    pub fn of(blocks: Vec<Block>) -> RegionImage {
+        RegionImage(blocks, None)
     }
 
-    pub(crate) fn blank(slots: SlotCount) -> Image {
-        Image::of(vec![Block::ZERO; slots.get() as usize + 1])
+    pub(crate) fn blank(slots: SlotCount) -> RegionImage {
+        RegionImage::of(vec![Block::ZERO; slots.get() as usize + 1])
     }
 
     pub(crate) fn file(&self) -> Option<FileState> {

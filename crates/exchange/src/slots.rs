@@ -13,7 +13,7 @@ use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::reach::ALL_EVERY;
-use crate::region::{Block, FileState, Image, Region, RegionFault, SlotIndex};
+use crate::region::{Block, FileState, Region, RegionFault, RegionImage, SlotIndex};
 use crate::slot::{self, Content, SlotFault, SlotRecord};
 use crate::table::Table;
 
@@ -121,7 +121,7 @@ impl SlotExchange {
 
     /// Reads the header and the slots that are in use. Unless the header belongs to this volume's exchange,
     /// writes are refused.
-    fn look(&mut self) -> Result<Image, ExchangeError> {
+    fn look(&mut self) -> Result<RegionImage, ExchangeError> {
         self.looked = false;
         let all = self.region.slots();
         // After a failure all slots are read, as any of them may have changed.
@@ -146,7 +146,7 @@ impl SlotExchange {
         }
     }
 
-    fn judge(&self, image: &Image) -> Result<Header, PlaceFault> {
+    fn judge(&self, image: &RegionImage) -> Result<Header, PlaceFault> {
         let header =
             Header::decode(image.header()).map_err(|fault| match (fault, image.file()) {
                 // An empty file that no host has used may be a file that is still to be made an exchange.

@@ -4,15 +4,15 @@ use parda_api::Limit;
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
-use crate::predict::{Change, Prediction, Unpredicted, predict, unmet};
+use crate::predict::{Prediction, Unpredicted, WhatIf, predict, unmet};
 use crate::spent::{Spent, spent};
-use crate::view::{Holding, View, Vm};
+use crate::view::{ExplainedVm, ExplainedVolume, Holding};
 
 /// An explanation of one VM over an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The VM over the interval.
-    pub vm: Vm,
+    pub vm: ExplainedVm,
     /// Whether its number of pending IOs varies, as of an open loop or a client with bursts.
     pub varies: bool,
     /// Mean IOs pending, held and at the array, in slots.
@@ -101,9 +101,9 @@ impl Explanation {
     /// Explains the VM of this name. `None` if the view has no such VM.
     #[must_use]
     pub fn of(
-        view: &View,
+        view: &ExplainedVolume,
         name: &str,
-        changes: &[Change],
+        changes: &[WhatIf],
         capacity: &Capacity,
     ) -> Option<Explanation> {
         let vm = view.vm(name)?;
@@ -116,7 +116,7 @@ impl Explanation {
         let predictions = changes.iter().filter_map(|c| predict(view, name, *c, capacity));
         let predictions: Vec<Prediction> = predictions.collect();
         let unpredicted: Vec<Unpredicted> = unpredicted(view, vm, changes, capacity);
-        let told: Vec<Change> = predictions.iter().map(|prediction| prediction.change).collect();
+        let told: Vec<WhatIf> = predictions.iter().map(|prediction| prediction.change).collect();
         Some(Explanation {
             varies: vm.varies(),
             pending: vm.pending(),
@@ -134,15 +134,20 @@ impl Explanation {
     }
 }
 
-fn unpredicted(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec<Unpredicted> {
+fn unpredicted(
+    view: &ExplainedVolume,
+    vm: &ExplainedVm,
+    changes: &[WhatIf],
+    capacity: &Capacity,
+) -> Vec<Unpredicted> {
     let works = vm.iops > 0.0 && matches!(view.holding, Holding::Slices { .. });
-    let of = |change: &Change| {
+    let of = |change: &WhatIf| {
         unmet(view, *change, capacity).map(|why| Unpredicted { change: *change, why })
     };
     changes.iter().filter(|_| works).filter_map(of).collect()
 }
 
-fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
+fn entitled(view: &ExplainedVolume, vm: &ExplainedVm) -> Option<Entitled> {
     if view.holding == Holding::Nothing {
         return None;
     }
@@ -163,7 +168,7 @@ fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
     })
 }
 
-fn others(view: &View, name: &str, part: impl Fn(f64) -> f64) -> Vec<Other> {
+fn others(view: &ExplainedVolume, name: &str, part: impl Fn(f64) -> f64) -> Vec<Other> {
     let vms = view.vms.iter().filter(|vm| vm.name != name).map(|vm| Other {
         who: Who::Vm(vm.name.clone()),
         shares: vm.shares,
@@ -183,10 +188,15 @@ fn others(view: &View, name: &str, part: impl Fn(f64) -> f64) -> Vec<Other> {
     all
 }
 
-fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec<Unknown> {
+fn unknown(
+    view: &ExplainedVolume,
+    vm: &ExplainedVm,
+    changes: &[WhatIf],
+    capacity: &Capacity,
+) -> Vec<Unknown> {
     let slices = matches!(view.holding, Holding::Slices { .. });
     let thresholds =
-        slices && changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
+        slices && changes.iter().any(|change| matches!(change, WhatIf::ThresholdMs(_)));
     let held = view.holds(vm);
     let works = vm.iops > 0.0 || vm.others_per_s > 0.0 && vm.held_now == 0.0;
     let small = held && vm.outstanding() < SMALL * vm.slots;

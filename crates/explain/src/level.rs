@@ -4,7 +4,7 @@
 
 use parda_api::Limit;
 
-use crate::view::{Holding, Peer, View, Vm, VmTenant};
+use crate::view::{ExplainedPeer, ExplainedVm, ExplainedVolume, Holding, VmTenant};
 
 /// Used fraction of the slices of another host's VMs that want less than their slices. An assumption, as the exchange has sums
 /// only. The fraction decides how many of that host's slots grow and shrink with the level.
@@ -42,7 +42,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// The cluster of a view, at level 1.
-    pub(crate) fn of(view: &View) -> Cluster {
+    pub(crate) fn of(view: &ExplainedVolume) -> Cluster {
         let own = view.vms.iter().map(|vm| {
             let (wanted, outstanding) = (vm.pending(), vm.outstanding());
             let held = view.holds(vm);
@@ -63,8 +63,8 @@ impl Cluster {
     }
 
     /// Gives a tenant another limit, in IO/s on all hosts. The VMs that it holds, or would hold, have more or less in proportion.
-    pub(crate) fn limit_tenant(&mut self, view: &View, tenant: &VmTenant, iops: f64) {
-        let of = |vm: &Vm| vm.tenant.as_ref().is_some_and(|it| it.name == tenant.name);
+    pub(crate) fn limit_tenant(&mut self, view: &ExplainedVolume, tenant: &VmTenant, iops: f64) {
+        let of = |vm: &ExplainedVm| vm.tenant.as_ref().is_some_and(|it| it.name == tenant.name);
         for (vm, claim) in view.vms.iter().zip(&mut self.own).filter(|(vm, _)| of(vm)) {
             let own = vm.limit.as_ref().and_then(|limit| limit.iops);
             let held = own.is_none() && view.limit_of(vm) == Limit::Configured;
@@ -113,7 +113,7 @@ impl Cluster {
 }
 
 impl PeerDemand {
-    fn of(peer: &Peer) -> PeerDemand {
+    fn of(peer: &ExplainedPeer) -> PeerDemand {
         let active = peer.active_shares.min(peer.shares);
         let per_share = if active > 0.0 { peer.outstanding / active } else { 0.0 };
         let elastic = match peer.limited_by {

@@ -27,7 +27,9 @@ mod view;
 
 pub use capacity::Capacity;
 pub use explanation::{Entitled, Explanation, Other, Unknown, Who};
-pub use predict::{Change, Outcome, Prediction, Unmet, Unpredicted, predict};
+pub use predict::{PredictedRates, Prediction, Unmet, Unpredicted, WhatIf, predict};
 pub use score::{Record, Score, score};
 pub use spent::{Cause, Spent};
-pub use view::{HeldBy, Holding, Peer, View, Vm, VmLimit, VmTenant, spread};
+pub use view::{
+    ExplainedPeer, ExplainedVm, ExplainedVolume, HeldParts, Holding, VmLimit, VmTenant, spread,
+};

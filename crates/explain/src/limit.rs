@@ -2,12 +2,12 @@
 
 use parda_api::{Limit, Requests};
 
-use crate::view::{View, Vm};
+use crate::view::{ExplainedVm, ExplainedVolume};
 
-impl View {
+impl ExplainedVolume {
     /// The limit of a VM of this host.
     #[must_use]
-    pub fn limit_of(&self, vm: &Vm) -> Limit {
+    pub fn limit_of(&self, vm: &ExplainedVm) -> Limit {
         let did = Requests {
             ios: vm.iops,
             others: vm.others_per_s,
@@ -22,7 +22,7 @@ impl View {
 
     /// Whether a VM does IOs and is held. Without IOs, nothing is measured of the VM.
     #[must_use]
-    pub fn holds(&self, vm: &Vm) -> bool {
+    pub fn holds(&self, vm: &ExplainedVm) -> bool {
         vm.iops > 0.0 && self.limit_of(vm).is_held()
     }
 
@@ -30,7 +30,7 @@ impl View {
     /// bounds nobody.
     #[must_use]
     pub fn is_contended(&self) -> bool {
-        let slice = |peer: &crate::Peer| peer.limited_by == Some(Limit::Slice);
+        let slice = |peer: &crate::ExplainedPeer| peer.limited_by == Some(Limit::Slice);
         self.vms.iter().any(|vm| self.limit_of(vm).is_held()) || self.peers.iter().any(slice)
     }
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
 use crate::level::{Cluster, search};
-use crate::view::{Holding, View, VmTenant};
+use crate::view::{ExplainedVolume, Holding, VmTenant};
 
 /// A change whose effect is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum WhatIf {
     /// The VM gets this number of shares.
     Shares(f64),
     /// The VM gets this limit, in IO/s.
@@ -24,7 +24,7 @@ pub enum Change {
 
 /// Predicted IOs and latency of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct PredictedRates {
     /// Reads and writes per second.
     pub iops: f64,
     /// Mean latency, held time included, in milliseconds. `None` for a VM that is held and whose number of pending IOs varies.
@@ -37,9 +37,9 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// The change whose effect is predicted.
-    pub change: Change,
+    pub change: WhatIf,
     /// The VM after the change.
-    pub vm: Outcome,
+    pub vm: PredictedRates,
     /// IO/s of all other VMs after the change, over their IO/s before it. `None` if there are no others.
     pub others: Option<f64>,
     /// Range of `others`, where it rests on an assumption about the array.
@@ -52,7 +52,7 @@ pub struct Prediction {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unpredicted {
     /// The change whose effect was asked for.
-    pub change: Change,
+    pub change: WhatIf,
     /// The assumption that is not met.
     pub why: Unmet,
 }
@@ -75,8 +75,8 @@ const FAR: f64 = 2.0;
 
 /// The assumption of a prediction that this view does not meet. Shares and limits have none.
 #[must_use]
-pub(crate) fn unmet(view: &View, change: Change, capacity: &Capacity) -> Option<Unmet> {
-    let Change::ThresholdMs(to) = change else { return None };
+pub(crate) fn unmet(view: &ExplainedVolume, change: WhatIf, capacity: &Capacity) -> Option<Unmet> {
+    let WhatIf::ThresholdMs(to) = change else { return None };
     let step = Step::between(view, to);
     if step.to_ms == step.from_ms {
         return None;
@@ -92,16 +92,21 @@ pub(crate) fn unmet(view: &View, change: Change, capacity: &Capacity) -> Option<
 /// `None` if the view has no such VM, if the VM did no IO, or if no law is in force. `None` for a threshold if windows do not
 /// follow from slices ([`Holding::Window`]), or an assumption is not met ([`Unmet`]).
 #[must_use]
-pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> Option<Prediction> {
+pub fn predict(
+    view: &ExplainedVolume,
+    name: &str,
+    change: WhatIf,
+    capacity: &Capacity,
+) -> Option<Prediction> {
     let index = view.vms.iter().position(|vm| vm.name == name)?;
     let vm = &view.vms[index];
     let did = vm.iops > 0.0 && vm.device_ms > 0.0 && vm.shares > 0.0;
     let follows = match change {
-        Change::Shares(_) | Change::LimitIops(_) => view.holding != Holding::Nothing,
-        Change::TenantLimitIops(_) => {
+        WhatIf::Shares(_) | WhatIf::LimitIops(_) => view.holding != Holding::Nothing,
+        WhatIf::TenantLimitIops(_) => {
             view.holding != Holding::Nothing && vm.tenant.as_ref().is_some_and(|it| it.iops > 0.0)
         }
-        Change::ThresholdMs(_) => matches!(view.holding, Holding::Slices { .. }),
+        WhatIf::ThresholdMs(_) => matches!(view.holding, Holding::Slices { .. }),
     };
     if !did || !follows || unmet(view, change, capacity).is_some() {
         return None;
@@ -110,18 +115,18 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
     let before = after.clone();
     let mut step = Step { from_ms: 1.0, to_ms: 1.0 };
     match change {
-        Change::Shares(shares) => after.own[index].slice *= shares / vm.shares,
-        Change::LimitIops(iops) => {
+        WhatIf::Shares(shares) => after.own[index].slice *= shares / vm.shares,
+        WhatIf::LimitIops(iops) => {
             let tenants = vm.limit.as_ref().is_some_and(|limit| limit.iops.is_none());
             let most = if tenants { before.own[index].most } else { f64::INFINITY };
             after.own[index].most = vm.slots_of(iops).min(most);
         }
-        Change::TenantLimitIops(iops) => after.limit_tenant(view, vm.tenant.as_ref()?, iops),
-        Change::ThresholdMs(ms) => step = Step::between(view, ms),
+        WhatIf::TenantLimitIops(iops) => after.limit_tenant(view, vm.tenant.as_ref()?, iops),
+        WhatIf::ThresholdMs(ms) => step = Step::between(view, ms),
     }
     let slots = before.all_at(1.0);
     // If no VM is held, more or less load changes the latency, up to the threshold.
-    let limited = matches!(change, Change::LimitIops(_) | Change::TenantLimitIops(_));
+    let limited = matches!(change, WhatIf::LimitIops(_) | WhatIf::TenantLimitIops(_));
     let unheld = view.latency_ms.filter(|_| limited && !view.is_contended());
     let capacity = &unheld.map_or_else(|| capacity.clone(), |ms| capacity.beside(slots, ms));
     step = match unheld {
@@ -142,7 +147,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         // The change on other hosts that have VMs of the tenant is unknown here.
         let here = |tenant: &VmTenant| tenant.own_iops > HERE * tenant.iops;
         let known = match change {
-            Change::TenantLimitIops(_) => vm.tenant.as_ref().is_some_and(here),
+            WhatIf::TenantLimitIops(_) => vm.tenant.as_ref().is_some_and(here),
             _ => true,
         };
         (known && had > 1e-9).then(|| rest(&after, level) / had * step.from_ms / step.to_ms)
@@ -160,11 +165,11 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
     } else {
         Some((vm.pending() / vm.slots / iops * 1e3).max(device_ms))
     };
-    let range = matches!((change, capacity), (Change::ThresholdMs(_), Capacity::Assumed { .. }));
+    let range = matches!((change, capacity), (WhatIf::ThresholdMs(_), Capacity::Assumed { .. }));
     let range = range.then(|| capacity.range(step.to_ms, step.from_ms));
     Some(Prediction {
         change,
-        vm: Outcome { iops, latency_ms, device_ms },
+        vm: PredictedRates { iops, latency_ms, device_ms },
         others: others(ratio),
         range: range.and_then(|(low, high)| Some((others(low)?, others(high)?))),
         limit: match (held, view.limit_of(vm)) {
@@ -185,7 +190,7 @@ struct Step {
 
 impl Step {
     /// The step to a threshold. Without contention latency is below the threshold: a higher one changes nothing then.
-    fn between(view: &View, threshold_ms: f64) -> Step {
+    fn between(view: &ExplainedVolume, threshold_ms: f64) -> Step {
         match view.latency_ms {
             Some(ms) if !view.is_contended() => Step { from_ms: ms, to_ms: threshold_ms.min(ms) },
             _ => Step { from_ms: view.threshold_ms, to_ms: threshold_ms },

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
-use crate::predict::{Change, Prediction, predict};
-use crate::view::{View, Vm};
+use crate::predict::{Prediction, WhatIf, predict};
+use crate::view::{ExplainedVm, ExplainedVolume};
 
 /// A view and the predictions made from it: one line of a log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Record {
     /// Name of the VM.
     pub vm: String,
     /// The view from which predictions were made.
-    pub view: View,
+    pub view: ExplainedVolume,
     /// The array's throughput over its latency, assumed or measured.
     pub capacity: Capacity,
     /// Predictions made from the view.
@@ -48,26 +48,26 @@ const SAME: f64 = 0.005;
 /// `None` if the VM no longer exists, or did no IO then or now. `None` also after more than one change among its shares, its limit, its
 /// tenant's and the threshold.
 #[must_use]
-pub fn score(then: &Record, now: &View) -> Option<Score> {
+pub fn score(then: &Record, now: &ExplainedVolume) -> Option<Score> {
     let (before, vm) = (then.view.vm(&then.vm)?, now.vm(&then.vm)?);
     let same = |a: f64, b: f64| (a - b).abs() <= SAME * b.abs();
     let shares = same(vm.shares, before.shares);
-    let limit = |vm: &Vm| vm.limit.as_ref().map(|limit| limit.words.clone());
+    let limit = |vm: &ExplainedVm| vm.limit.as_ref().map(|limit| limit.words.clone());
     let limits = limit(vm) == limit(before);
-    let of_tenant = |vm: &Vm| vm.tenant.as_ref().and_then(|tenant| tenant.limit_iops);
+    let of_tenant = |vm: &ExplainedVm| vm.tenant.as_ref().and_then(|tenant| tenant.limit_iops);
     let tenants = of_tenant(vm) == of_tenant(before);
     let change = match (shares, limits, tenants, same(now.threshold_ms, then.view.threshold_ms)) {
-        (_, true, true, true) => Change::Shares(vm.shares),
-        (true, true, true, false) => Change::ThresholdMs(now.threshold_ms),
-        (true, false, true, true) => Change::LimitIops(vm.limit.as_ref()?.iops?),
-        (true, true, false, true) => Change::TenantLimitIops(of_tenant(vm)?),
+        (_, true, true, true) => WhatIf::Shares(vm.shares),
+        (true, true, true, false) => WhatIf::ThresholdMs(now.threshold_ms),
+        (true, false, true, true) => WhatIf::LimitIops(vm.limit.as_ref()?.iops?),
+        (true, true, false, true) => WhatIf::TenantLimitIops(of_tenant(vm)?),
         _ => return None,
     };
     let logged = then.predictions.iter().find(|prediction| match (prediction.change, change) {
-        (Change::Shares(a), Change::Shares(b)) => same(a, b),
-        (Change::ThresholdMs(a), Change::ThresholdMs(b))
-        | (Change::LimitIops(a), Change::LimitIops(b))
-        | (Change::TenantLimitIops(a), Change::TenantLimitIops(b)) => same(a, b),
+        (WhatIf::Shares(a), WhatIf::Shares(b)) => same(a, b),
+        (WhatIf::ThresholdMs(a), WhatIf::ThresholdMs(b))
+        | (WhatIf::LimitIops(a), WhatIf::LimitIops(b))
+        | (WhatIf::TenantLimitIops(a), WhatIf::TenantLimitIops(b)) => same(a, b),
         _ => false,
     });
     let made = || predict(&then.view, &then.vm, change, &then.capacity);
@@ -83,8 +83,8 @@ pub fn score(then: &Record, now: &View) -> Option<Score> {
 }
 
 /// Names of other VMs and hosts whose shares changed, or that came or went.
-fn changed(then: &View, now: &View, name: &str) -> Vec<String> {
-    let shares = |view: &View| -> Vec<(String, f64)> {
+fn changed(then: &ExplainedVolume, now: &ExplainedVolume, name: &str) -> Vec<String> {
+    let shares = |view: &ExplainedVolume| -> Vec<(String, f64)> {
         let vms = view.vms.iter().filter(|vm| vm.name != name);
         let vms = vms.map(|vm| (vm.name.clone(), vm.shares));
         let peers = view.peers.iter().map(|peer| (format!("host {}", peer.host), peer.shares));

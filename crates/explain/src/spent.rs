@@ -3,7 +3,7 @@
 use parda_api::Limit;
 use serde::{Deserialize, Serialize};
 
-use crate::view::{HeldBy, View, Vm};
+use crate::view::{ExplainedVm, ExplainedVolume, HeldParts};
 
 /// A part of a VM's mean latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +35,11 @@ pub enum Cause {
 }
 
 /// The parts of a VM's latency. They add up to its mean latency.
-pub(crate) fn spent(view: &View, vm: &Vm, service_ms: Option<f64>) -> Vec<Spent> {
+pub(crate) fn spent(
+    view: &ExplainedVolume,
+    vm: &ExplainedVm,
+    service_ms: Option<f64>,
+) -> Vec<Spent> {
     let held = vm.held_by.unwrap_or_else(|| inferred(view.limit_of(vm)));
     let service = service_ms.unwrap_or(0.0).clamp(0.0, vm.device_ms);
     let within = vm.device_ms.min(view.threshold_ms) - service;
@@ -52,11 +56,13 @@ pub(crate) fn spent(view: &View, vm: &Vm, service_ms: Option<f64>) -> Vec<Spent>
 }
 
 /// The cause of held time by the VM's limit, where it was not measured.
-fn inferred(limit: Limit) -> HeldBy {
+fn inferred(limit: Limit) -> HeldParts {
     match limit {
-        Limit::Slice => HeldBy { share: 1.0, ..HeldBy::default() },
-        Limit::WindowMax => HeldBy { window: 1.0, ..HeldBy::default() },
-        Limit::Configured => HeldBy { limit: 1.0, ..HeldBy::default() },
-        Limit::Nothing | Limit::Others | Limit::Depth => HeldBy { turn: 1.0, ..HeldBy::default() },
+        Limit::Slice => HeldParts { share: 1.0, ..HeldParts::default() },
+        Limit::WindowMax => HeldParts { window: 1.0, ..HeldParts::default() },
+        Limit::Configured => HeldParts { limit: 1.0, ..HeldParts::default() },
+        Limit::Nothing | Limit::Others | Limit::Depth => {
+            HeldParts { turn: 1.0, ..HeldParts::default() }
+        }
     }
 }

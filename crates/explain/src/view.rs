@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A volume over an interval: the VMs of this host one by one, the other hosts as sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct View {
+pub struct ExplainedVolume {
     /// Name of this host.
     pub host: String,
     /// Length of the interval, in seconds.
@@ -17,9 +17,9 @@ pub struct View {
     /// The latency that the law used, in milliseconds. `None` before the first one.
     pub latency_ms: Option<f64>,
     /// VMs of this host.
-    pub vms: Vec<Vm>,
+    pub vms: Vec<ExplainedVm>,
     /// The other hosts that are heard.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<ExplainedPeer>,
 }
 
 /// The bound that holds IOs of a host back.
@@ -42,7 +42,7 @@ pub enum Holding {
 
 /// A VM of this host over the interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Vm {
+pub struct ExplainedVm {
     /// Name of the VM's disk.
     pub name: String,
     /// Shares of the VM.
@@ -56,7 +56,7 @@ pub struct Vm {
     /// Mean held time, in milliseconds.
     pub held_ms: f64,
     /// Causes of that time. `None` if the agent did not tell them.
-    pub held_by: Option<HeldBy>,
+    pub held_by: Option<HeldParts>,
     /// IOs that were held at the end of the interval.
     #[serde(default)]
     pub held_now: f64,
@@ -103,7 +103,7 @@ pub struct VmTenant {
 
 /// Parts of a VM's held time, by cause. They add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HeldBy {
+pub struct HeldParts {
     /// Part in which it wanted more than its slice.
     pub share: f64,
     /// Its host had all outstanding that its window allows.
@@ -117,7 +117,7 @@ pub struct HeldBy {
 
 /// Another host, as the exchange shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Peer {
+pub struct ExplainedPeer {
     /// Name of the host.
     pub host: String,
     /// Sum of the shares of its VMs.
@@ -132,7 +132,7 @@ pub struct Peer {
     pub limited_by: Option<Limit>,
 }
 
-impl Vm {
+impl ExplainedVm {
     /// Mean latency, held time included, in milliseconds.
     #[must_use]
     pub fn latency_ms(&self) -> f64 {
@@ -162,21 +162,21 @@ impl Vm {
     /// Whether the number of pending IOs varies, as of an open loop or a client with bursts.
     #[must_use]
     pub fn varies(&self) -> bool {
-        self.spread.is_some_and(|spread| spread > Vm::VARIES)
+        self.spread.is_some_and(|spread| spread > ExplainedVm::VARIES)
     }
 }
 
-impl View {
+impl ExplainedVolume {
     /// The VM of this name.
     #[must_use]
-    pub fn vm(&self, name: &str) -> Option<&Vm> {
+    pub fn vm(&self, name: &str) -> Option<&ExplainedVm> {
         self.vms.iter().find(|vm| vm.name == name)
     }
 
     /// Slots at the array of this host's VMs and of all other hosts that are heard.
     #[must_use]
     pub fn outstanding(&self) -> f64 {
-        let own: f64 = self.vms.iter().map(Vm::outstanding).sum();
+        let own: f64 = self.vms.iter().map(ExplainedVm::outstanding).sum();
         own + self.peers.iter().map(|peer| peer.outstanding).sum::<f64>()
     }
 
@@ -184,7 +184,7 @@ impl View {
     #[must_use]
     pub fn at_window_max(&self) -> bool {
         let Holding::Slices { window_max: Some(most) } = self.holding else { return false };
-        is_full(self.vms.iter().map(Vm::outstanding).sum(), most)
+        is_full(self.vms.iter().map(ExplainedVm::outstanding).sum(), most)
     }
 }
 

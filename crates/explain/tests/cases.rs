@@ -2,17 +2,17 @@
 
 use parda_api::Limit;
 use parda_explain::{
-    Capacity, Cause, Change, Explanation, HeldBy, Holding, Peer, Record, Unknown, Unmet, View, Vm,
-    VmLimit, VmTenant, Who, predict, score,
+    Capacity, Cause, ExplainedPeer, ExplainedVm, ExplainedVolume, Explanation, HeldParts, Holding,
+    Record, Unknown, Unmet, VmLimit, VmTenant, WhatIf, Who, predict, score,
 };
 
 /// A service time of 7.1 ms, as drives have it.
 const DRIVES: Capacity = Capacity::Assumed { service_ms: 7.1 };
 
 /// A VM that keeps so many IOs pending, of which so many are at the array for 30 ms.
-fn vm(name: &str, shares: f64, pending: f64, outstanding: f64) -> Vm {
+fn vm(name: &str, shares: f64, pending: f64, outstanding: f64) -> ExplainedVm {
     let iops = outstanding / 0.03;
-    Vm {
+    ExplainedVm {
         name: name.to_owned(),
         shares,
         iops,
@@ -22,20 +22,20 @@ fn vm(name: &str, shares: f64, pending: f64, outstanding: f64) -> Vm {
         slots: 1.0,
         slice: Some(0.054 * shares),
         spread: Some(0.1),
-        ..Vm::default()
+        ..ExplainedVm::default()
     }
 }
 
 /// A database that keeps three IOs pending of a window of 54, beside a host of batch jobs that has as many shares.
-fn trial() -> View {
-    View {
+fn trial() -> ExplainedVolume {
+    ExplainedVolume {
         host: "kvm-01".to_owned(),
         seconds: 10.0,
         holding: Holding::Slices { window_max: Some(256.0) },
         threshold_ms: 30.0,
         latency_ms: Some(30.0),
         vms: vec![vm("db", 1000.0, 3.0, 3.0)],
-        peers: vec![Peer {
+        peers: vec![ExplainedPeer {
             host: "kvm-02".to_owned(),
             shares: 1000.0,
             active_shares: 1000.0,
@@ -53,7 +53,7 @@ fn sum(found: &Explanation) -> f64 {
 #[test]
 fn a_database_of_three_ios_is_latency_bound_and_only_a_threshold_helps_it() {
     let view = trial();
-    let changes = [Change::Shares(4000.0), Change::Shares(250.0), Change::ThresholdMs(15.0)];
+    let changes = [WhatIf::Shares(4000.0), WhatIf::Shares(250.0), WhatIf::ThresholdMs(15.0)];
     let found = Explanation::of(&view, "db", &changes, &DRIVES).unwrap();
     assert_eq!(found.limit, Limit::Depth);
     assert_eq!(found.entitled.unwrap().slots, 54.0);
@@ -86,7 +86,7 @@ fn nobody_is_entitled_to_more_than_the_largest_window() {
 fn held_time_is_told_by_its_measured_causes() {
     let mut view = trial();
     view.vms = vec![vm("batch", 1000.0, 64.0, 27.0)];
-    view.vms[0].held_by = Some(HeldBy { share: 0.75, turn: 0.25, ..HeldBy::default() });
+    view.vms[0].held_by = Some(HeldParts { share: 0.75, turn: 0.25, ..HeldParts::default() });
     let found = Explanation::of(&view, "batch", &[], &DRIVES).unwrap();
     let of = |cause| found.spent.iter().find(|part| part.cause == cause).map(|part| part.ms);
     let (share, turn) = (of(Cause::HeldBySlice).unwrap(), of(Cause::HeldForTurn).unwrap());
@@ -101,7 +101,7 @@ fn a_vm_that_wants_more_than_its_slice_gains_by_shares_what_the_others_lose() {
     view.vms = vec![vm("batch", 1000.0, 64.0, 27.0)];
     view.peers[0].shares = 1000.0;
     view.peers[0].outstanding = 27.0;
-    let found = Explanation::of(&view, "batch", &[Change::Shares(2000.0)], &DRIVES).unwrap();
+    let found = Explanation::of(&view, "batch", &[WhatIf::Shares(2000.0)], &DRIVES).unwrap();
     assert_eq!(found.limit, Limit::Slice);
     assert_eq!(found.spent[0].cause, Cause::HeldBySlice);
     assert!((sum(&found) - view.vms[0].latency_ms()).abs() < 1e-9);
@@ -118,7 +118,7 @@ fn a_vm_never_gets_more_than_it_has_pending() {
     let mut view = trial();
     view.vms = vec![vm("app", 1000.0, 30.0, 27.0)];
     view.peers[0].outstanding = 27.0;
-    let more = predict(&view, "app", Change::Shares(100_000.0), &DRIVES).unwrap();
+    let more = predict(&view, "app", WhatIf::Shares(100_000.0), &DRIVES).unwrap();
     assert!((more.vm.iops / view.vms[0].iops - 30.0 / 27.0).abs() < 0.01, "{more:?}");
     assert_eq!(more.limit, Limit::Depth);
 }
@@ -128,7 +128,7 @@ fn a_full_window_divides_between_the_vms_of_its_host_alone() {
     let mut view = trial();
     view.holding = Holding::Slices { window_max: Some(54.0) };
     view.vms = vec![vm("a", 1000.0, 64.0, 27.0), vm("b", 1000.0, 64.0, 27.0)];
-    let found = Explanation::of(&view, "a", &[Change::Shares(2000.0)], &DRIVES).unwrap();
+    let found = Explanation::of(&view, "a", &[WhatIf::Shares(2000.0)], &DRIVES).unwrap();
     assert_eq!((found.limit, found.spent[0].cause), (Limit::WindowMax, Cause::HeldByWindowMax));
     let more = found.predictions[0];
     assert!((more.vm.iops / found.vm.iops - 4.0 / 3.0).abs() < 0.02, "{more:?}");
@@ -141,12 +141,12 @@ fn a_threshold_that_the_largest_window_does_not_let_latency_reach_changes_nothin
     view.vms = vec![vm("deep", 1000.0, 200.0, 54.0)];
     view.peers.clear();
     let now = view.vms[0].iops;
-    let higher = predict(&view, "deep", Change::ThresholdMs(100.0), &DRIVES).unwrap();
+    let higher = predict(&view, "deep", WhatIf::ThresholdMs(100.0), &DRIVES).unwrap();
     assert!((higher.vm.iops / now - 1.0).abs() < 0.01, "{higher:?}");
     assert_eq!(higher.limit, Limit::WindowMax);
     // With room for more than that it has more IOs outstanding, at an array that does more of them.
     view.holding = Holding::Slices { window_max: Some(256.0) };
-    let higher = predict(&view, "deep", Change::ThresholdMs(100.0), &DRIVES).unwrap();
+    let higher = predict(&view, "deep", WhatIf::ThresholdMs(100.0), &DRIVES).unwrap();
     assert!(higher.vm.iops > 1.1 * now, "{higher:?}");
 }
 
@@ -154,7 +154,7 @@ fn a_threshold_that_the_largest_window_does_not_let_latency_reach_changes_nothin
 fn who_sends_at_times_of_its_own_is_promised_no_gain() {
     let mut view = trial();
     view.vms[0].spread = Some(1.0);
-    let lower = predict(&view, "db", Change::ThresholdMs(15.0), &DRIVES).unwrap();
+    let lower = predict(&view, "db", WhatIf::ThresholdMs(15.0), &DRIVES).unwrap();
     assert_eq!(lower.vm.iops, view.vms[0].iops);
     assert!(lower.vm.latency_ms.unwrap() < 16.0, "its IOs are faster all the same: {lower:?}");
 }
@@ -164,20 +164,20 @@ fn nothing_is_predicted_where_nothing_is_held_or_done() {
     let mut view = trial();
     view.vms[0].iops = 0.0;
     view.vms[0].others_per_s = 3.0;
-    let found = Explanation::of(&view, "db", &[Change::Shares(1.0)], &DRIVES).unwrap();
+    let found = Explanation::of(&view, "db", &[WhatIf::Shares(1.0)], &DRIVES).unwrap();
     assert_eq!((found.limit, found.predictions.len()), (Limit::Others, 0));
-    let view = View { holding: Holding::Nothing, ..trial() };
-    let found = Explanation::of(&view, "db", &[Change::Shares(1.0)], &DRIVES).unwrap();
+    let view = ExplainedVolume { holding: Holding::Nothing, ..trial() };
+    let found = Explanation::of(&view, "db", &[WhatIf::Shares(1.0)], &DRIVES).unwrap();
     assert_eq!((found.predictions.len(), found.entitled), (0, None));
     assert!(found.unknown.contains(&Unknown::NoControl));
     assert_eq!(Explanation::of(&view, "nobody", &[], &DRIVES), None);
 }
 
 /// A VM that its limit of 100 IO/s holds: three of its sixteen IOs are at the array.
-fn limited() -> Vm {
-    Vm {
+fn limited() -> ExplainedVm {
+    ExplainedVm {
         limit: Some(VmLimit { words: "its limit of 100 IO/s".to_owned(), iops: Some(100.0) }),
-        held_by: Some(HeldBy { limit: 1.0, ..HeldBy::default() }),
+        held_by: Some(HeldParts { limit: 1.0, ..HeldParts::default() }),
         ..vm("batch", 1000.0, 16.0, 3.0)
     }
 }
@@ -186,18 +186,18 @@ fn limited() -> Vm {
 fn where_others_wait_a_higher_limit_takes_from_them() {
     let mut view = trial();
     view.vms = vec![limited(), vm("app", 1000.0, 64.0, 54.0)];
-    let more = predict(&view, "batch", Change::LimitIops(200.0), &DRIVES).unwrap();
+    let more = predict(&view, "batch", WhatIf::LimitIops(200.0), &DRIVES).unwrap();
     assert!((more.vm.iops - 200.0).abs() < 2.0, "{more:?}");
     assert!((more.vm.latency_ms.unwrap() - 80.0).abs() < 1.0, "sixteen IOs at 200 a second");
     assert_eq!(more.limit, Limit::Configured);
     let others = more.others.unwrap();
     assert!((others - 105.0 / 108.0).abs() < 0.01, "three slots of 111 go to it: {others}");
-    let none = predict(&view, "batch", Change::LimitIops(1e6), &DRIVES).unwrap();
+    let none = predict(&view, "batch", WhatIf::LimitIops(1e6), &DRIVES).unwrap();
     assert!((none.vm.iops / 533.0 - 1.0).abs() < 0.05 && none.limit == Limit::Depth, "{none:?}");
     // Shares and thresholds leave it at its limit.
-    let shares = predict(&view, "batch", Change::Shares(4000.0), &DRIVES).unwrap();
+    let shares = predict(&view, "batch", WhatIf::Shares(4000.0), &DRIVES).unwrap();
     assert!((shares.vm.iops - 100.0).abs() < 1e-6 && shares.limit == Limit::Configured);
-    let lower = predict(&view, "batch", Change::ThresholdMs(20.0), &DRIVES).unwrap();
+    let lower = predict(&view, "batch", WhatIf::ThresholdMs(20.0), &DRIVES).unwrap();
     assert!((lower.vm.iops - 100.0).abs() < 1.0, "{lower:?}");
 }
 
@@ -210,13 +210,16 @@ fn a_limit_of_a_tenant_moves_the_vms_that_it_holds_in_proportion() {
         limit_iops: Some(200.0),
     });
     let words = "the limit of its tenant gold".to_owned();
-    let held =
-        Vm { limit: Some(VmLimit { words, iops: None }), tenant: tenant.clone(), ..limited() };
+    let held = ExplainedVm {
+        limit: Some(VmLimit { words, iops: None }),
+        tenant: tenant.clone(),
+        ..limited()
+    };
     let mut view = trial();
-    let free = Vm { tenant, ..vm("free", 1000.0, 3.0, 3.0) };
+    let free = ExplainedVm { tenant, ..vm("free", 1000.0, 3.0, 3.0) };
     view.vms = vec![held, free, vm("app", 1000.0, 64.0, 54.0)];
-    let of = |view: &View, name: &str, iops| {
-        predict(view, name, Change::TenantLimitIops(iops), &DRIVES).unwrap()
+    let of = |view: &ExplainedVolume, name: &str, iops| {
+        predict(view, name, WhatIf::TenantLimitIops(iops), &DRIVES).unwrap()
     };
     let more = of(&view, "batch", 400.0);
     assert!((more.vm.iops - 200.0).abs() < 2.0 && more.limit == Limit::Configured, "{more:?}");
@@ -230,7 +233,7 @@ fn a_limit_of_a_tenant_moves_the_vms_that_it_holds_in_proportion() {
     // Of its VMs on other hosts too little is known to say what the others have.
     view.vms[0].tenant.as_mut().unwrap().iops = 400.0;
     assert_eq!(of(&view, "batch", 800.0).others, None);
-    let none = predict(&view, "app", Change::TenantLimitIops(400.0), &DRIVES);
+    let none = predict(&view, "app", WhatIf::TenantLimitIops(400.0), &DRIVES);
     assert_eq!(none, None, "it has no tenant");
 
     // A limit of the tenant that changed meanwhile is what is scored.
@@ -238,35 +241,35 @@ fn a_limit_of_a_tenant_moves_the_vms_that_it_holds_in_proportion() {
     let mut now = view.clone();
     let (capacity, predictions) = (DRIVES.clone(), Vec::new());
     let then = Record { at, volume, vm, view, capacity, predictions };
-    assert!(matches!(score(&then, &now).unwrap().prediction.change, Change::Shares(_)));
+    assert!(matches!(score(&then, &now).unwrap().prediction.change, WhatIf::Shares(_)));
     now.vms[0].tenant.as_mut().unwrap().limit_iops = Some(300.0);
     let scored = score(&then, &now).unwrap();
-    assert_eq!(scored.prediction.change, Change::TenantLimitIops(300.0));
+    assert_eq!(scored.prediction.change, WhatIf::TenantLimitIops(300.0));
 }
 
 #[test]
 fn where_nobody_waits_a_higher_limit_is_more_latency_for_all() {
     let mut view = trial();
     (view.latency_ms, view.peers) = (Some(10.0), Vec::new());
-    let at = |vm: Vm, ms: f64| {
+    let at = |vm: ExplainedVm, ms: f64| {
         let iops = vm.iops * 3.0;
-        Vm { iops, device_ms: ms, held_ms: vm.pending() / iops * 1e3 - ms, ..vm }
+        ExplainedVm { iops, device_ms: ms, held_ms: vm.pending() / iops * 1e3 - ms, ..vm }
     };
     let mut batch = at(limited(), 10.0);
     batch.limit.as_mut().unwrap().iops = Some(300.0);
     view.vms = vec![batch, at(vm("db", 1000.0, 3.0, 3.0), 10.0)];
-    let more = predict(&view, "batch", Change::LimitIops(600.0), &DRIVES).unwrap();
+    let more = predict(&view, "batch", WhatIf::LimitIops(600.0), &DRIVES).unwrap();
     assert!((more.vm.iops / 600.0 - 1.0).abs() < 0.15, "{more:?}");
     assert!(more.vm.device_ms > 10.5 && more.vm.device_ms < 14.0, "{more:?}");
     assert!(more.others.unwrap() < 0.97, "{more:?}");
-    let less = predict(&view, "batch", Change::LimitIops(100.0), &DRIVES).unwrap();
+    let less = predict(&view, "batch", WhatIf::LimitIops(100.0), &DRIVES).unwrap();
     assert!((less.vm.iops / 100.0 - 1.0).abs() < 0.15 && less.others.unwrap() > 1.0, "{less:?}");
 }
 
 #[test]
 fn a_prediction_is_scored_by_what_is_in_force_now() {
     let view = trial();
-    let change = Change::ThresholdMs(15.0);
+    let change = WhatIf::ThresholdMs(15.0);
     let predictions = vec![predict(&view, "db", change, &DRIVES).unwrap()];
     let [at, volume, vm] = ["2026-01-01T00:00:00Z", "array", "db"].map(str::to_owned);
     let then = Record { at, volume, vm, view: view.clone(), capacity: DRIVES.clone(), predictions };
@@ -290,7 +293,7 @@ fn windows_that_no_threshold_moves_are_predicted_for_shares_alone() {
     let mut view = trial();
     view.holding = Holding::Window { window: 54.0 };
     view.vms = vec![vm("a", 1000.0, 64.0, 27.0), vm("b", 1000.0, 64.0, 27.0)];
-    let changes = [Change::Shares(3000.0), Change::ThresholdMs(15.0)];
+    let changes = [WhatIf::Shares(3000.0), WhatIf::ThresholdMs(15.0)];
     let found = Explanation::of(&view, "a", &changes, &DRIVES).unwrap();
     let [more] = found.predictions[..] else { panic!("{:?}", found.predictions) };
     assert!((more.vm.iops / found.vm.iops - 1.5).abs() < 0.02, "{more:?}");
@@ -302,7 +305,7 @@ fn a_threshold_that_does_not_bound_the_latency_predicts_nothing() {
     // Two hosts with 32 IOs each, an outsider with 64: three times the threshold, and 95 % of IOs take longer than it.
     let mut view = trial();
     view.vms = vec![vm("batch", 1000.0, 32.0, 27.0)];
-    let changes = [Change::Shares(2000.0), Change::ThresholdMs(15.0), Change::ThresholdMs(60.0)];
+    let changes = [WhatIf::Shares(2000.0), WhatIf::ThresholdMs(15.0), WhatIf::ThresholdMs(60.0)];
     let slow = Capacity::Assumed { service_ms: 60.0 };
     for (latency_ms, capacity, why) in [
         (90.0, &slow, Unmet::LatencyFarAbove),
@@ -328,5 +331,5 @@ fn a_threshold_that_does_not_bound_the_latency_predicts_nothing() {
     let mut idle = trial();
     idle.latency_ms = Some(5.0);
     idle.peers[0].limited_by = Some(Limit::Depth);
-    assert!(predict(&idle, "db", Change::ThresholdMs(60.0), &slow).is_some());
+    assert!(predict(&idle, "db", WhatIf::ThresholdMs(60.0), &slow).is_some());
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::document::{Named, Policy, PolicyGroup, VolumePolicy};
+use crate::document::{Named, Policy, PolicyGroup, PolicyVolume};
 
 /// The part of a volume that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -133,7 +133,7 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
     let volume = entry(
         &mut policy.volume,
         |v| v.name == volume,
-        || VolumePolicy { name: volume.to_owned(), ..VolumePolicy::default() },
+        || PolicyVolume { name: volume.to_owned(), ..PolicyVolume::default() },
     );
     let is_tenant = matches!(of, Scope::Tenant(_));
     let table = match of {
@@ -161,8 +161,8 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
     volume.tenant.retain(|tenant| !tenant.settings.is_empty());
     volume.vm.retain(|vm| !vm.settings.is_empty());
     volume.group.retain(|group| !group.settings.is_empty() || !group.vms.is_empty());
-    let is_empty = |volume: &VolumePolicy| {
-        *volume == VolumePolicy { name: volume.name.clone(), ..VolumePolicy::default() }
+    let is_empty = |volume: &PolicyVolume| {
+        *volume == PolicyVolume { name: volume.name.clone(), ..PolicyVolume::default() }
     };
     policy.volume.retain(|volume| !is_empty(volume));
 }

@@ -8,7 +8,7 @@ use parda_config::{
 };
 use serde::Deserialize;
 
-use crate::document::{Policy, VolumePolicy};
+use crate::document::{Policy, PolicyVolume};
 
 /// Most bytes of a policy: with its history entry it fits into one call to etcd.
 pub const MOST_BYTES: usize = 256 << 10;
@@ -90,7 +90,7 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
 ///
 /// # Errors
 /// The first thing that is wrong with it, without a place.
-pub fn check_volume(volume: &VolumePolicy) -> Result<(), String> {
+pub fn check_volume(volume: &PolicyVolume) -> Result<(), String> {
     let policy = Policy { volume: vec![volume.clone()] };
     let text = policy.text().map_err(|error| error.to_string())?;
     check(&Document::new("policy", text)).map(drop).map_err(|error| error.without_place())
@@ -106,7 +106,7 @@ fn check_name(at: &TablePart<'_>, name: &str, others: &mut BTreeSet<String>) -> 
 fn check_control(
     at: &TablePart<'_>,
     control: &ControlSettings,
-    written: &VolumePolicy,
+    written: &PolicyVolume,
 ) -> Result<(), Error> {
     let names_file = written.control.get(NAMES_FILES).is_some_and(toml::Value::is_table);
     let message = "is a table, which may name a file: only parda.toml may have it";

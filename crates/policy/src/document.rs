@@ -10,12 +10,12 @@ use wildmatch::WildMatch;
 pub struct Policy {
     /// Volumes that the policy has settings for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub volume: Vec<VolumePolicy>,
+    pub volume: Vec<PolicyVolume>,
 }
 
 /// Policy of one volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct VolumePolicy {
+pub struct PolicyVolume {
     /// Name of the volume, as in `parda.toml`.
     pub name: String,
     /// Settings of the law, as in `[volume.control]`.
@@ -69,7 +69,7 @@ impl PolicyGroup {
 impl Policy {
     /// Policy of a volume, if it has one.
     #[must_use]
-    pub fn of(&self, volume: &str) -> Option<&VolumePolicy> {
+    pub fn of(&self, volume: &str) -> Option<&PolicyVolume> {
         self.volume.iter().find(|other| other.name == volume)
     }
 
@@ -82,7 +82,7 @@ impl Policy {
     }
 }
 
-impl VolumePolicy {
+impl PolicyVolume {
     /// Settings that a VM of the volume has by the policy.
     #[must_use]
     pub fn settings_of(&self, vm: &str) -> Table {
@@ -93,7 +93,7 @@ impl VolumePolicy {
 
     /// The policy without keys that this version does not define, and a list of these keys.
     #[must_use]
-    pub fn known(mut self) -> (VolumePolicy, Vec<String>) {
+    pub fn known(mut self) -> (PolicyVolume, Vec<String>) {
         let mut unknown: Vec<String> =
             std::mem::take(&mut self.other).into_iter().map(|(key, _)| key).collect();
         let mut keep = |table: &mut Table, of: &str, known: &dyn Fn(&str) -> bool| {
@@ -130,7 +130,7 @@ mod tests {
         [[volume.group]]\nname = \"gold\"\nvms = [\"db-?\", \"erp\"]\nshares = 4000\ncolour = \"gold\"\n\
         [[volume.vm]]\nname = \"db-1\"\nshares = 6000\n[[volume.pool]]\nname = \"p\"\n";
 
-    fn volume() -> VolumePolicy {
+    fn volume() -> PolicyVolume {
         toml::from_str::<Policy>(TEXT).unwrap().volume.remove(0)
     }
 

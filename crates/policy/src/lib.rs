@@ -22,7 +22,7 @@ pub mod stored;
 
 pub use changes::{PolicyChange, Scope, changes, set};
 pub use check::check;
-pub use document::{Named, Policy, PolicyGroup, VolumePolicy};
+pub use document::{Named, Policy, PolicyGroup, PolicyVolume};
 pub use hosts::{HostRecord, HostReport, Presence, ValueInForce, VolumeReport};
 pub use store::{Applied, Author, PolicySnapshot, Store, StoreError};
 pub use stored::{HistoryEntry, PolicyHead, Stored, StoredFault};

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::changes::PolicyChange;
 use crate::check::MOST_BYTES;
-use crate::document::VolumePolicy;
+use crate::document::PolicyVolume;
 
 /// Format number of a volume's policy. A new setting does not raise it, as an older agent can ignore the setting. A key that changes
 /// the meaning of other keys raises it. Example: a key that limits a group to some hosts.
@@ -51,7 +51,7 @@ pub struct Stored {
     /// Revision in which the volume's policy changed last.
     pub revision: u64,
     /// Policy of the volume.
-    pub volume: VolumePolicy,
+    pub volume: PolicyVolume,
 }
 
 /// Reason why a stored policy cannot be used.
@@ -87,7 +87,7 @@ impl StoredFault {
 impl Stored {
     /// Policy of a volume as this version writes it.
     #[must_use]
-    pub fn new(revision: u64, volume: VolumePolicy) -> Stored {
+    pub fn new(revision: u64, volume: PolicyVolume) -> Stored {
         Stored { format: FORMAT, revision, volume }
     }
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_value_is_read_as_it_was_written_and_a_newer_format_by_nobody() {
-        let volume: VolumePolicy = toml::from_str(
+        let volume: PolicyVolume = toml::from_str(
             "name = \"a\"\n[control]\nmode = \"off\"\n[[vm]]\nname = \"x\"\nshares = 3\n",
         )
         .unwrap();
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_value_is_read_up_to_the_bound_of_a_policy() {
         let volume =
-            |bytes: usize| VolumePolicy { name: "x".repeat(bytes), ..VolumePolicy::default() };
+            |bytes: usize| PolicyVolume { name: "x".repeat(bytes), ..PolicyVolume::default() };
         let policy = |bytes| crate::document::Policy { volume: vec![volume(bytes)] };
         let most = MOST_BYTES - policy(0).text().unwrap().len();
         assert_eq!(policy(most).text().unwrap().len(), MOST_BYTES);

@@ -28,7 +28,7 @@ mod walk;
 
 pub use caps::CapReason;
 pub use demand::{Begun, Demands, IoDemand};
-pub use files::{ChangedSetting, ShareError};
+pub use files::{ForeignSetting, ShareError};
 pub(crate) use files::{TAKE_BACK_IO, io_is_used};
 pub use level::{Want, level};
 pub use pattern::{Pattern, glob};

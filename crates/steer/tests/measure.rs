@@ -8,31 +8,31 @@ use std::time::{Duration, Instant};
 
 use parda_control::latency::Direction;
 use parda_steer::measure::{self, DeviceReading, Measure, Method, MethodChoice, Watched};
-use parda_testkit::disk::{self, LoopDevice};
+use parda_testkit::disk::{self, AttachedDisk};
 use serde_json::Value;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn watched(disk: &LoopDevice) -> Watched {
+fn watched(disk: &AttachedDisk) -> Watched {
     Watched::find(Path::new("/"), &disk.device).unwrap()
 }
 
 /// A meter beside the kernel's own count of the same disk.
 struct Beside<'a> {
     meter: Box<dyn Measure>,
-    disk: &'a LoopDevice,
+    disk: &'a AttachedDisk,
     /// Number of IOs that the kernel had completed, or had at the device, as the meter began.
     before: u64,
     counted: u64,
 }
 
 impl<'a> Beside<'a> {
-    fn open(disk: &'a LoopDevice, choice: MethodChoice) -> Beside<'a> {
+    fn open(disk: &'a AttachedDisk, choice: MethodChoice) -> Beside<'a> {
         let meter = measure::open(&watched(disk), choice).unwrap();
         Beside { meter, disk, before: disk.completed() + disk.in_flight(), counted: 0 }
     }
 
-    fn watch(&mut self, disk: &'a LoopDevice) {
+    fn watch(&mut self, disk: &'a AttachedDisk) {
         self.meter.watch(&watched(disk)).unwrap();
         self.disk = disk;
         (self.before, self.counted) = (self.disk.completed() + self.disk.in_flight(), 0);
@@ -122,14 +122,14 @@ fn are_counted(seen: u64, ios: u64) -> bool {
 #[test]
 fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law() {
     let _alone = disk::alone();
-    let Some(disk) = LoopDevice::slow(60 * MS, 40 * MS) else { return };
+    let Some(disk) = AttachedDisk::slow(60 * MS, 40 * MS) else { return };
     let mut meters = [MethodChoice::Ebpf, MethodChoice::Little]
         .map(|c| measure::open(&watched(&disk), c).unwrap());
     in_some_look("a known delay", || compare_with_fio(&disk, &mut meters));
 }
 
 /// Whether eBPF and Little's law have the latencies that fio has, and what they have. All that no busy machine changes is asserted.
-fn compare_with_fio(disk: &LoopDevice, meters: &mut [Box<dyn Measure>; 2]) -> (bool, String) {
+fn compare_with_fio(disk: &AttachedDisk, meters: &mut [Box<dyn Measure>; 2]) -> (bool, String) {
     meters.iter_mut().for_each(|meter| drop(meter.read().unwrap()));
     let reads = disk.fio(&["--rw=randread", "--bs=4k", "--iodepth=4", "--io_size=800k"]);
     let writes = disk.fio(&["--rw=randwrite", "--bs=64k", "--iodepth=2", "--io_size=9600k"]);
@@ -169,7 +169,7 @@ fn compare_with_fio(disk: &LoopDevice, meters: &mut [Box<dyn Measure>; 2]) -> (b
 #[test]
 fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer() {
     let _alone = disk::alone();
-    let Some(mut disk) = LoopDevice::slow(40 * MS, 40 * MS) else { return };
+    let Some(mut disk) = AttachedDisk::slow(40 * MS, 40 * MS) else { return };
     disk.set("nr_requests", "4");
     let mut meter = Beside::open(&disk, MethodChoice::Ebpf);
     // io_uring first asks for what would not wait, and gets it back: nothing of that stays pending.
@@ -204,7 +204,7 @@ fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer
 #[test]
 fn what_was_there_before_anybody_looked_is_seen_as_it_is() {
     let _alone = disk::alone();
-    let Some(mut disk) = LoopDevice::slow(40 * MS, 40 * MS) else { return };
+    let Some(mut disk) = AttachedDisk::slow(40 * MS, 40 * MS) else { return };
     // All of them at the device, some that wait for a request, and some that have one but no turn.
     // (The driver keeps its four places when an elevator comes.)
     let cases = [("none", "127", 8.0), ("none", "4", 4.0), ("mq-deadline", "128", 4.0)];
@@ -253,7 +253,7 @@ struct Cost {
 
 /// IOs at 10,000 a second on a disk: ns of all programs for each, and how often they run for it.
 /// The least of some rounds: what else the machine does only makes it longer.
-fn cost(meter: &mut measure::Ebpf, disk: &LoopDevice) -> Cost {
+fn cost(meter: &mut measure::Ebpf, disk: &AttachedDisk) -> Cost {
     let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=16", "--rate_iops=10000"]);
     let mut round = || {
         meter.read().unwrap();
@@ -286,7 +286,7 @@ fn cost(meter: &mut measure::Ebpf, disk: &LoopDevice) -> Cost {
 #[test]
 fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_others_next_to_none() {
     let _alone = disk::alone();
-    let (Some(disk), Some(other)) = (LoopDevice::fast(), LoopDevice::fast()) else { return };
+    let (Some(disk), Some(other)) = (AttachedDisk::fast(), AttachedDisk::fast()) else { return };
     let _statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();
     let mut meter = measure::Ebpf::open(&watched(&disk)).unwrap();
     // One more program runs in the beginning.
@@ -328,7 +328,8 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
 #[test]
 fn a_device_that_is_watched_no_more_leaves_nothing_outstanding_behind() {
     let _alone = disk::alone();
-    let (Some(disk), Some(other)) = (LoopDevice::slow(40 * MS, 40 * MS), LoopDevice::fast()) else {
+    let (Some(disk), Some(other)) = (AttachedDisk::slow(40 * MS, 40 * MS), AttachedDisk::fast())
+    else {
         return;
     };
     for choice in [MethodChoice::Ebpf, MethodChoice::Little] {

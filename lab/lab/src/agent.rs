@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parda_address::{Address, ExportName, Uri};
-use parda_agent::file::{AgentLimits, Disk, Exchange, File, Volume};
+use parda_agent::file::{AgentLimits, DiskTable, ExchangeTable, File, VolumeTable};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
 use parda_exchange::{Header, Location, Site, SlotCount, VolumeName, init_as};
@@ -54,12 +54,12 @@ pub fn configuration(
         true => run_dir.exchange(id),
         false => run_dir.array(),
     };
-    let exchange = Exchange {
+    let exchange = ExchangeTable {
         file: Some(export_uri(&exchange, EXCHANGE)),
         slots: Some(scenario.exchange_slots),
-        ..Exchange::default()
+        ..ExchangeTable::default()
     };
-    let volume = Volume {
+    let volume = VolumeTable {
         tenant: scenario.tenants.clone(),
         limits: None,
         name: VOLUME.to_owned(),
@@ -82,15 +82,20 @@ pub fn configuration(
     }
 }
 
-fn disks(scenario: &Scenario, id: HostIndex, state: &HostCondition, run_dir: &RunDir) -> Vec<Disk> {
+fn disks(
+    scenario: &Scenario,
+    id: HostIndex,
+    state: &HostCondition,
+    run_dir: &RunDir,
+) -> Vec<DiskTable> {
     let disks = scenario.host(id).vms.iter().zip(&state.vms).map(|(vm, state)| {
         // The array names an export after the first VM that has the disk.
         let export = scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name);
-        Disk {
+        DiskTable {
             name: vm.name.clone(),
             path: export_uri(&run_dir.array(), export),
             listen: format!("unix:{}", run_dir.disks(id).display()),
-            ..Disk::default().with(state.settings)
+            ..DiskTable::default().with(state.settings)
         }
     });
     disks.collect()
@@ -105,7 +110,7 @@ pub fn follows(status: &Status, file: &File) -> bool {
     })
 }
 
-fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
+fn volume_follows(status: &VolumeStatus, volume: &VolumeTable) -> bool {
     let ControlSettings { mode, latency_threshold, .. } = &volume.control;
     let in_mode = |mode| mode == status.mode;
     let at_threshold = |setting: &ThresholdSetting| match setting {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use parda_address::{Address, ExportName};
 use parda_array::{Array, ArrayIo, ArrayParams, IoTag, LunId, Nanos};
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Region, Timed, TimedId,
-    Volume, VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, DiskRegion, Handle, Limits, Lock, Timed,
+    TimedId, Volume, VolumeConfig,
 };
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{Bytes, Config, Instant, IoKind, Period};
@@ -185,10 +185,10 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
 }
 
 /// Location of each LUN in the store.
-fn regions(params: &ArrayParams) -> Vec<Region> {
+fn regions(params: &ArrayParams) -> Vec<DiskRegion> {
     let mut next = 0;
     let luns = params.layout.luns.iter().map(|size| {
-        let region = Region { offset: Bytes(next), len: Bytes(size.0) };
+        let region = DiskRegion { offset: Bytes(next), len: Bytes(size.0) };
         next = (next + size.0).next_multiple_of(ALIGN);
         region
     });
@@ -199,7 +199,7 @@ fn regions(params: &ArrayParams) -> Vec<Region> {
 #[derive(Debug)]
 struct Model {
     array: Array,
-    luns: Vec<Region>,
+    luns: Vec<DiskRegion>,
     /// Operations that take no time: flushes, as cached data counts as written.
     instant: VecDeque<TimedId>,
     /// Requests from the control socket.

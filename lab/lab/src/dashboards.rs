@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use parda_agent::file::Http;
+use parda_agent::file::HttpTable;
 use parda_scenario::{HostIndex, Scenario};
 
 /// First port that is tried: the one that the documentation uses.
@@ -61,9 +61,9 @@ impl Dashboards {
         })
     }
 
-    pub(crate) fn http(&self, id: HostIndex, tokens: &Path) -> Option<Http> {
+    pub(crate) fn http(&self, id: HostIndex, tokens: &Path) -> Option<HttpTable> {
         let address = format!("tcp:127.0.0.1:{}", self.ports.get(&id)?);
         let tokens = Some(tokens.to_owned());
-        Some(Http { address, plain: false, tls: None, pages: None, tokens })
+        Some(HttpTable { address, plain: false, tls: None, pages: None, tokens })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use parda_agent::file::Exchange;
+use parda_agent::file::ExchangeTable;
 use parda_scenario::exchange::{EtcdEvent, Hearing, MeetingTransport};
 use parda_scenario::{Host, HostIndex, Scenario};
 
@@ -87,16 +87,16 @@ impl Meeting {
     }
 
     /// Exchange settings for a host's agent. `None` if hosts meet in the array's slots.
-    pub(crate) fn exchange(&self, id: HostIndex) -> Option<Exchange> {
+    pub(crate) fn exchange(&self, id: HostIndex) -> Option<ExchangeTable> {
         match self {
             Meeting::Slots => None,
             Meeting::Network(network) => {
                 let doors = network.doors.iter().enumerate();
                 let others = doors.filter(|(node, _)| *node != id.0);
-                Some(Exchange {
+                Some(ExchangeTable {
                     udp: Some(network.hosts[id.0].to_string()),
                     peers: Some(others.map(|(_, door)| door.to_string()).collect()),
-                    ..Exchange::default()
+                    ..ExchangeTable::default()
                 })
             }
             Meeting::Etcd { etcd, routes } => {
@@ -105,7 +105,7 @@ impl Meeting {
                     Some(routes) => routes.iter().map(|route| url(route.from)).collect(),
                     None => etcd.addresses().map(url).collect(),
                 };
-                Some(Exchange { etcd: Some(urls), ..Exchange::default() })
+                Some(ExchangeTable { etcd: Some(urls), ..ExchangeTable::default() })
             }
         }
     }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// A loop device, detached when dropped.
 #[derive(Debug)]
-pub struct LoopDevice {
+pub struct AttachedDisk {
     /// Path of the loop device.
     pub device: PathBuf,
     /// What was in its files before, to be put back: the kernel keeps loop devices.
@@ -69,10 +69,10 @@ fn attach_as(device: &Path, file: &Path) {
     assert!(status.success(), "losetup {}", device.display());
 }
 
-impl LoopDevice {
+impl AttachedDisk {
     /// A disk whose reads and writes take these times. `None`, with a line that says so, where the system makes no loop devices.
     #[must_use]
-    pub fn slow(read: Duration, write: Duration) -> Option<LoopDevice> {
+    pub fn slow(read: Duration, write: Duration) -> Option<AttachedDisk> {
         if !possible() {
             return None;
         }
@@ -85,16 +85,20 @@ impl LoopDevice {
         nbdkit.arg(format!("wdelay={}ms", write.as_millis()));
         let servers = vec![child(&mut nbdkit)];
         until("nbdkit listens", || listens(&socket));
-        Some(LoopDevice::on_nbd(dir, servers, &format!("nbd+unix:///?socket={}", socket.display())))
+        Some(AttachedDisk::on_nbd(
+            dir,
+            servers,
+            &format!("nbd+unix:///?socket={}", socket.display()),
+        ))
     }
 
     /// A disk on an export of an NBD server, which gets some ten IOs at a time at most.
     #[must_use]
-    pub fn of_nbd(uri: &str) -> Option<LoopDevice> {
-        possible().then(|| LoopDevice::on_nbd(tempfile::tempdir().unwrap(), Vec::new(), uri))
+    pub fn of_nbd(uri: &str) -> Option<AttachedDisk> {
+        possible().then(|| AttachedDisk::on_nbd(tempfile::tempdir().unwrap(), Vec::new(), uri))
     }
 
-    fn on_nbd(dir: TempDir, mut servers: Vec<Child>, uri: &str) -> LoopDevice {
+    fn on_nbd(dir: TempDir, mut servers: Vec<Child>, uri: &str) -> AttachedDisk {
         let mounted = dir.path().join("at");
         std::fs::create_dir(&mounted).unwrap();
         let file = mounted.join("disk");
@@ -102,7 +106,7 @@ impl LoopDevice {
         servers.push(child(nbdfuse.args(["-C", "16"]).arg(&file).arg(uri)));
         until("nbdfuse has the file", || file.exists());
         let device = attach(&file, &["--direct-io=on"]);
-        LoopDevice {
+        AttachedDisk {
             device,
             before: Vec::new(),
             mounted: Some(mounted),
@@ -114,11 +118,11 @@ impl LoopDevice {
 
     /// A disk in memory.
     #[must_use]
-    pub fn fast() -> Option<LoopDevice> {
-        possible().then(|| LoopDevice::in_memory(None))
+    pub fn fast() -> Option<AttachedDisk> {
+        possible().then(|| AttachedDisk::in_memory(None))
     }
 
-    fn in_memory(device: Option<PathBuf>) -> LoopDevice {
+    fn in_memory(device: Option<PathBuf>) -> AttachedDisk {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let file = dir.path().join("disk");
         std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
@@ -129,7 +133,7 @@ impl LoopDevice {
                 device
             },
         );
-        LoopDevice {
+        AttachedDisk {
             device,
             before: Vec::new(),
             mounted: None,
@@ -163,8 +167,9 @@ impl LoopDevice {
 
     /// A disk in memory under this number, `/dev/loopN`, which nobody else is given while the disk is away.
     #[must_use]
-    pub fn numbered(number: u32) -> Option<LoopDevice> {
-        possible().then(|| LoopDevice::in_memory(Some(PathBuf::from(format!("/dev/loop{number}")))))
+    pub fn numbered(number: u32) -> Option<AttachedDisk> {
+        possible()
+            .then(|| AttachedDisk::in_memory(Some(PathBuf::from(format!("/dev/loop{number}")))))
     }
 
     /// Takes the device away; whoever has it open keeps it. Returns the file that was behind it.
@@ -213,7 +218,7 @@ impl LoopDevice {
     }
 }
 
-impl Drop for LoopDevice {
+impl Drop for AttachedDisk {
     fn drop(&mut self) {
         let run = |program: &str, args: &[&str]| {
             let _ = Command::new(program).args(args).stderr(Stdio::null()).status();
@@ -279,7 +284,7 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Ends a load of [`LoopDevice::load`].
+/// Ends a load of [`AttachedDisk::load`].
 pub fn end(fio: &mut Child) {
     let _ = fio.kill();
     let _ = fio.wait();

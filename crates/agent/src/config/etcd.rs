@@ -55,7 +55,7 @@ impl fmt::Display for Etcd {
 pub(super) fn check(
     at: &TablePart<'_>,
     urls: &[String],
-    exchange: &file::Exchange,
+    exchange: &file::ExchangeTable,
 ) -> Result<Etcd, Error> {
     let message = format!("must be the URLs of 1 to {MOST_ENDPOINTS} members of etcd");
     at.refuse_if(!(1..=MOST_ENDPOINTS).contains(&urls.len()), "etcd", message)?;

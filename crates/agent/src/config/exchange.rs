@@ -89,7 +89,7 @@ pub struct Slots {
 }
 
 /// Refuses keys of other transports than the one that is used.
-fn only(at: &TablePart<'_>, exchange: &file::Exchange, transport: &str) -> Result<(), Error> {
+fn only(at: &TablePart<'_>, exchange: &file::ExchangeTable, transport: &str) -> Result<(), Error> {
     let of_file = "is for file: only a file, device or export has slots";
     let of_udp = "is for udp, and this exchange is another";
     let of_etcd = "is for etcd, and this exchange is another";
@@ -112,10 +112,10 @@ fn only(at: &TablePart<'_>, exchange: &file::Exchange, transport: &str) -> Resul
 pub(super) fn check(
     at: &TablePart<'_>,
     volume: &str,
-    exchange: &file::Exchange,
+    exchange: &file::ExchangeTable,
 ) -> Result<Exchange, Error> {
     let (volume_at, at) = (at, &at.part("exchange"));
-    let file::Exchange { file, slots, slot, offset, fallback, .. } = exchange;
+    let file::ExchangeTable { file, slots, slot, offset, fallback, .. } = exchange;
     let transport = match (file, &exchange.udp, &exchange.etcd) {
         (None, None, None) => {
             let message = "names no place where hosts meet: add file, udp or etcd";

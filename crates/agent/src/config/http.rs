@@ -16,7 +16,7 @@ pub struct Http {
 }
 
 /// Checks the `[http]` table of the file.
-pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
+pub(super) fn check(doc: &Document, http: &file::HttpTable) -> Result<Http, Error> {
     let at = doc.part("http");
     let address: Address = at.read("address", http.address.parse())?;
     let (is_unix, is_local) = (address.path().is_some(), address.is_local());

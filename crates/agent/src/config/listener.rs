@@ -21,11 +21,14 @@ pub struct Listener {
     /// Clients without TLS are served at an address that other hosts can reach.
     pub plain: bool,
     /// TLS for its clients. What is in the files is the listener's to read: other listeners do not wait for it.
-    pub tls: Option<file::ListenerTls>,
+    pub tls: Option<file::ListenerTlsTable>,
 }
 
 /// Checks the listeners of a file.
-pub(super) fn check_all(doc: &Document, files: &[file::Listener]) -> Result<Vec<Listener>, Error> {
+pub(super) fn check_all(
+    doc: &Document,
+    files: &[file::ListenerTable],
+) -> Result<Vec<Listener>, Error> {
     let mut all: Vec<Listener> = Vec::new();
     for (i, file) in files.iter().enumerate() {
         let at = doc.part(format!("listener.{i}"));
@@ -73,7 +76,7 @@ fn unprotected(address: &Address) -> String {
     )
 }
 
-fn check(at: &TablePart<'_>, file: &file::Listener) -> Result<Listener, Error> {
+fn check(at: &TablePart<'_>, file: &file::ListenerTable) -> Result<Listener, Error> {
     let address: Address = at.read("address", file.address.parse())?;
     if matches!(address, Address::Tcp { .. }) {
         for (key, value) in [("mode", &file.mode), ("owner", &file.owner), ("group", &file.group)] {

@@ -33,7 +33,7 @@ pub struct Policy {
 
 pub(super) fn check(
     doc: &Document,
-    written: &file::Policy,
+    written: &file::PolicyTable,
     state: Option<&Path>,
     volumes: &[Volume],
 ) -> Result<Policy, Error> {
@@ -51,10 +51,11 @@ pub(super) fn check(
 }
 
 /// Its own cluster, or else that in which the hosts of the volumes meet.
-fn cluster(doc: &Document, written: &file::Policy, volumes: &[Volume]) -> Result<Etcd, Error> {
+fn cluster(doc: &Document, written: &file::PolicyTable, volumes: &[Volume]) -> Result<Etcd, Error> {
     let at = doc.part("policy");
-    let file::Policy { period: _, etcd, prefix, tls, plain, user, password_file } = written.clone();
-    let own = file::Exchange { prefix, tls, plain, user, password_file, ..Default::default() };
+    let file::PolicyTable { period: _, etcd, prefix, tls, plain, user, password_file } =
+        written.clone();
+    let own = file::ExchangeTable { prefix, tls, plain, user, password_file, ..Default::default() };
     if let Some(urls) = &etcd {
         return etcd::check(&at, urls, &own);
     }
@@ -76,6 +77,6 @@ fn cluster(doc: &Document, written: &file::Policy, volumes: &[Volume]) -> Result
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn named_cluster(written: &file::Policy) -> Result<Etcd, Error> {
+pub fn named_cluster(written: &file::PolicyTable) -> Result<Etcd, Error> {
     cluster(&Document::new("command line", ""), written, &[])
 }

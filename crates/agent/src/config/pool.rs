@@ -17,7 +17,7 @@ pub struct Pool {
 pub(super) fn check(
     at: &TablePart<'_>,
     host: &HostName,
-    volume: &file::Volume,
+    volume: &file::VolumeTable,
 ) -> Result<Option<Pool>, Error> {
     let Some(name) = &volume.pool else { return Ok(None) };
     at.refuse_if(name.is_empty(), "pool", "must not be empty")?;

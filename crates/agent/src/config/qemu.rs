@@ -56,7 +56,7 @@ impl fmt::Display for Rules {
     }
 }
 
-pub(super) fn check(at: &TablePart<'_>, qemu: &file::Qemu, mode: Mode) -> Result<Qemu, Error> {
+pub(super) fn check(at: &TablePart<'_>, qemu: &file::QemuTable, mode: Mode) -> Result<Qemu, Error> {
     let dir = qemu.sockets.parent().unwrap_or(&qemu.sockets).to_string_lossy();
     at.refuse_if(!qemu.sockets.is_absolute(), "sockets", "must be an absolute path")?;
     let message = "has a pattern in its directory: only its last name may be one";

@@ -90,7 +90,7 @@ impl fmt::Display for Vms {
     }
 }
 
-pub(super) fn check(at: &TablePart<'_>, steer: &file::Steer) -> Result<Steer, Error> {
+pub(super) fn check(at: &TablePart<'_>, steer: &file::SteerTable) -> Result<Steer, Error> {
     at.refuse_if(!steer.device.is_absolute(), "device", "must be an absolute path")?;
     let chosen = |name: &Option<String>| name.clone().filter(|name| name != "auto");
     let method = chosen(&steer.method)
@@ -124,12 +124,12 @@ fn named<T: FromStr>(name: &str, names: &str) -> Result<T, String> {
     name.parse().map_err(|_| format!("must be {names}"))
 }
 
-fn check_vms(at: &TablePart<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, Error> {
+fn check_vms(at: &TablePart<'_>, vms: &[file::SteeredVmTable]) -> Result<Vec<SteeredVm>, Error> {
     let names = vms.iter().map(|vm| vm.name.as_str());
     are_names(at, "vm", &names.collect::<Vec<_>>())?;
     let checked = vms.iter().enumerate().map(|(i, vm)| {
         let at = at.part(&format!("vm.{i}"));
-        let file::SteeredVm { shares, limit, tenant, .. } = *vm;
+        let file::SteeredVmTable { shares, limit, tenant, .. } = *vm;
         let settings = VmSettings { shares, limit, tenant, ..VmSettings::default() }.with_shares();
         if let Some((key, fault)) = settings.fault_steered() {
             return Err(at.error(key, fault));

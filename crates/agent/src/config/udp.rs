@@ -35,7 +35,7 @@ impl fmt::Display for Udp {
 pub(super) fn check(
     at: &TablePart<'_>,
     address: &str,
-    exchange: &file::Exchange,
+    exchange: &file::ExchangeTable,
 ) -> Result<Udp, Error> {
     let message =
         "must be ADDRESS:PORT, of this host or of a multicast group; IPv6 as [ADDRESS]:PORT";
@@ -61,7 +61,7 @@ pub(super) fn check(
     Ok(Udp { address, reach, keys })
 }
 
-fn check_group(at: &TablePart<'_>, exchange: &file::Exchange) -> Result<UdpReach, Error> {
+fn check_group(at: &TablePart<'_>, exchange: &file::ExchangeTable) -> Result<UdpReach, Error> {
     let message = "is not for a multicast group: who is in the group is a peer";
     at.refuse_if(exchange.peers.is_some(), "peers", message)?;
     let missing = "is missing: the interface where the multicast group is, such as \"eth1\"";
@@ -75,7 +75,7 @@ fn check_group(at: &TablePart<'_>, exchange: &file::Exchange) -> Result<UdpReach
 fn check_peers(
     at: &TablePart<'_>,
     address: SocketAddr,
-    exchange: &file::Exchange,
+    exchange: &file::ExchangeTable,
 ) -> Result<UdpReach, Error> {
     let message = "is for a multicast group, and udp is no address of one";
     at.refuse_if(exchange.interface.is_some(), "interface", message)?;

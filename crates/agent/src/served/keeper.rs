@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parda_address::Address;
 use parda_awake::Instant;
-use parda_block::{Drained, Ended, Handle, OpenDisk, SpawnError};
+use parda_block::{DrainedVolume, Ended, Handle, OpenDisk, SpawnError};
 use parda_tls::FileError;
 
 use super::board::{Board, Shown};
@@ -31,7 +31,7 @@ const MOST_REST: Duration = Duration::from_secs(1);
 pub(super) enum Order {
     /// Serve this from now on.
     Want(Box<config::Volume>),
-    Stop(Duration, Sender<Option<Drained>>),
+    Stop(Duration, Sender<Option<DrainedVolume>>),
     Opened(Owner, Box<Result<OpenDisk, NotOpened>>, Ticket),
     Removed(Owner),
     Bound(Owner, Result<(Address, Certificate), String>),

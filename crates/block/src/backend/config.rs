@@ -101,14 +101,14 @@ pub enum Lock {
 
 /// A part of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct DiskRegion {
     /// Bytes of the backend before it.
     pub offset: Bytes,
     /// Its length in bytes.
     pub len: Bytes,
 }
 
-impl Region {
+impl DiskRegion {
     /// Range of bytes of the region.
     #[must_use]
     pub fn bytes(self) -> Range<u64> {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use parda_awake::Instant;
-use parda_disk::status::{Descriptor, Extents, Status};
+use parda_disk::status::{Descriptor, ExtentStatus, Extents};
 use parda_disk::{Extent, Failure};
 use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
@@ -189,22 +189,22 @@ fn status(
         let rest = extents.end() - extents.position();
         match fs::seek(&place.fd, SeekFrom::Data(at)) {
             Ok(data) if data > at => {
-                extents.push(data - at, Status::HOLE_ZERO);
+                extents.push(data - at, ExtentStatus::HOLE_ZERO);
             }
             Ok(_) => {
                 let hole = fs::seek(&place.fd, SeekFrom::Hole(at)).map_err(failure)?;
                 // A hole that was punched between the two calls is found by the next pair.
-                extents.push(hole.saturating_sub(at), Status::DATA);
+                extents.push(hole.saturating_sub(at), ExtentStatus::DATA);
             }
             // No data from here to the end of the file. What is behind the end cannot be read,
             // and so is no hole to anybody.
             Err(Errno::NXIO) => {
                 let size = fs::fstat(&place.fd).map_err(failure)?.st_size as u64;
-                extents.push(size.saturating_sub(at).min(rest), Status::HOLE_ZERO);
-                extents.push(rest, Status::DATA);
+                extents.push(size.saturating_sub(at).min(rest), ExtentStatus::HOLE_ZERO);
+                extents.push(rest, ExtentStatus::DATA);
             }
             // A file system that knows no holes.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => extents.push(rest, Status::DATA),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => extents.push(rest, ExtentStatus::DATA),
             Err(error) => return Err(failure(error)),
         }
     }
@@ -240,9 +240,9 @@ mod tests {
         let place = DiskFile::new(file, base, 512);
         let found = status(&place, extent, one, || true).unwrap();
         let hole = |d: &Descriptor| match d.status {
-            Status::HOLE_ZERO => true,
+            ExtentStatus::HOLE_ZERO => true,
             status => {
-                assert_eq!(status, Status::DATA);
+                assert_eq!(status, ExtentStatus::DATA);
                 false
             }
         };
@@ -313,9 +313,9 @@ mod tests {
         let place = DiskFile::new(&file, 0, 512);
         let extent = Extent { offset: 0, len: 64 * BLOCK };
         let found = status(&place, extent, false, || false).unwrap();
-        assert_eq!(found, [Descriptor { len: BLOCK, status: Status::DATA }]);
+        assert_eq!(found, [Descriptor { len: BLOCK, status: ExtentStatus::DATA }]);
         let rest = Extent { offset: BLOCK, len: 63 * BLOCK };
         let found = status(&place, rest, false, || false).unwrap();
-        assert_eq!(found, [Descriptor { len: BLOCK, status: Status::HOLE_ZERO }]);
+        assert_eq!(found, [Descriptor { len: BLOCK, status: ExtentStatus::HOLE_ZERO }]);
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod upstream;
 use parda_control::Instant;
 use parda_disk::Op;
 
-pub use self::config::{BackendConfig, Direct, Lock, NbdOptions, Region};
+pub use self::config::{BackendConfig, Direct, DiskRegion, Lock, NbdOptions};
 pub use self::file::format::Image;
 pub use self::medium::{Stretch, Stretches};
 pub use self::opening::OpenError;

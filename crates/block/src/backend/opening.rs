@@ -7,7 +7,7 @@ use parda_address::{Address, Protocol};
 use parda_disk::Geometry;
 use parda_vhost::blk::MAX_BLOCK;
 
-use super::config::Region;
+use super::config::DiskRegion;
 use super::file::format::Image;
 use crate::descriptors::file_help;
 
@@ -80,9 +80,13 @@ impl OpenError {
 }
 
 /// Checks that `region` is a part of a backend, and that its borders are multiples of `align` bytes.
-pub(crate) fn check_region(whole: &Geometry, align: u32, region: Region) -> Result<(), OpenError> {
+pub(crate) fn check_region(
+    whole: &Geometry,
+    align: u32,
+    region: DiskRegion,
+) -> Result<(), OpenError> {
     let min = u64::from(align);
-    let Region { offset, len } = region;
+    let DiskRegion { offset, len } = region;
     let fits = offset.0.checked_add(len.0).is_some_and(|end| end <= whole.size);
     if fits && offset.0.is_multiple_of(min) && len.0.is_multiple_of(min) {
         Ok(())

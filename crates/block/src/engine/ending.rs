@@ -7,7 +7,7 @@ use std::time::Duration;
 use parda_control::{Instant, Span};
 
 use super::{Engine, closing};
-use crate::ended::{Drained, Ended};
+use crate::ended::{DrainedVolume, Ended};
 use crate::front::any;
 use crate::front::front_end::FrontEnd;
 
@@ -33,7 +33,7 @@ impl Engine {
         let ended = catch_unwind(AssertUnwindSafe(|| self.turns()));
         let unanswered = self.unanswered;
         let how = match ended {
-            Ok(Ok(())) => Ended::Drained(Drained { unanswered }),
+            Ok(Ok(())) => Ended::Drained(DrainedVolume { unanswered }),
             Ok(Err(error)) => {
                 tracing::error!(volume = self.name, %error, "the ring failed; the volume ends");
                 return Ended::Broken(format!("io_uring: {error}"));

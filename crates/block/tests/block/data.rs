@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Client, at, disk, file, file_as, read, spawn, write};
 use parda_address::{Address, Uri};
 use parda_block::{
-    BackendConfig, Direct, DiskConfig, Lock, NbdOptions, Region, SpawnError, Volume,
+    BackendConfig, Direct, DiskConfig, DiskRegion, Lock, NbdOptions, SpawnError, Volume,
 };
 use parda_control::Bytes;
 use parda_disk::{Errno, Op};
@@ -115,7 +115,7 @@ fn regions_of_one_file_are_disks_of_their_own() {
     let (path, socket) = (dir.path().join("lun"), dir.path().join("s"));
     fs::write(&path, vec![0xee; 3 * SIZE]).unwrap();
     let part = |export: &str, i: usize| DiskConfig {
-        region: Some(Region { offset: Bytes((i * SIZE) as u64), len: Bytes(SIZE as u64) }),
+        region: Some(DiskRegion { offset: Bytes((i * SIZE) as u64), len: Bytes(SIZE as u64) }),
         ..disk(export, file(&path), &socket)
     };
     let volume = spawn(vec![part("a", 0), part("b", 2)]);
@@ -194,7 +194,7 @@ fn what_cannot_be_served_is_said_at_the_start() {
     let memory = || BackendConfig::Memory { size: Bytes(8192) };
     let twice = vec![disk("vm1", memory(), &socket), disk("vm1", memory(), &socket)];
     assert!(message(twice).contains("two disks are named \"vm1\""));
-    let region = Some(Region { offset: Bytes(4096), len: Bytes(8192) });
+    let region = Some(DiskRegion { offset: Bytes(4096), len: Bytes(8192) });
     let outside = DiskConfig { region, ..disk("vm1", memory(), &socket) };
     assert!(message(vec![outside]).contains("does not fit"));
     assert!(!socket.exists());

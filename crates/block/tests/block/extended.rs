@@ -14,7 +14,7 @@ use common::{Client, config, disk, file, file_as, name, read, spawn, spawn_timed
 use parda_address::{Address, Uri};
 use parda_block::{BackendConfig, Direct, Lock, NbdOptions, Timed, TimedId, Volume};
 use parda_control::{Bytes, Instant, IoKind, Span};
-use parda_disk::status::{Descriptor, Status};
+use parda_disk::status::{Descriptor, ExtentStatus};
 use parda_disk::{Errno, Extent, Op};
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{RequestHeader, command, command_flag};
@@ -350,7 +350,7 @@ fn record(mut stream: UnixStream, asked: &Asked) -> Option<()> {
                     asked.lock().unwrap().push(op);
                     let to = ReplyTo::new(cookie, op);
                     if let Op::BlockStatus { extent, .. } = op {
-                        let all = Descriptor { len: extent.len, status: Status::ZERO };
+                        let all = Descriptor { len: extent.len, status: ExtentStatus::ZERO };
                         session.put_status(&mut out, to, &[all]);
                     } else {
                         session.put_done(&mut out, to);

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{Client, at, config, disk, file, file_as, name, read, spawn, write};
 use parda_address::{Address, Uri};
-use parda_block::{BackendConfig, Direct, Lock, Region, Volume};
+use parda_block::{BackendConfig, Direct, DiskRegion, Lock, Volume};
 use parda_control::Bytes;
 use parda_disk::{Errno, Op};
 use parda_nbd::Framing;
@@ -124,7 +124,7 @@ fn a_region_tells_of_itself_alone() {
         std::os::unix::fs::FileExt::write_all_at(&data, &[1; 4096], block * BLOCK).unwrap();
     }
     let mut part = disk("d", file(&path), &socket);
-    part.region = Some(Region { offset: Bytes(8 * BLOCK), len: Bytes(16 * BLOCK) });
+    part.region = Some(DiskRegion { offset: Bytes(8 * BLOCK), len: Bytes(16 * BLOCK) });
     let _volume = Volume::spawn(config(vec![part])).unwrap();
     let mut client = Client::connect(&socket, "d");
     assert_eq!(map(&mut client, 16), [(1, true), (1, false), (10, true), (1, false), (3, true)]);

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::{Client, disk, file, read, spawn, write};
-use parda_block::{BackendConfig, Direct, Handle, Region};
+use parda_block::{BackendConfig, Direct, DiskRegion, Handle};
 use parda_control::{Bytes, Measurement};
 use parda_disk::Errno;
 
@@ -38,7 +38,7 @@ fn new_clients_see_what_a_file_has_become() {
     };
     resize(4 * MIB);
     let mut region = disk("region", file(&path("region")), &socket);
-    region.region = Some(Region { offset: Bytes(MIB), len: Bytes(2 * MIB) });
+    region.region = Some(DiskRegion { offset: Bytes(MIB), len: Bytes(2 * MIB) });
     let cached = BackendConfig::File {
         path: path("odd"),
         direct: Direct::Off,

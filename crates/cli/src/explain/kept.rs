@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-use parda_explain::{Capacity, Change, Explanation, Record, View, score};
+use parda_explain::{Capacity, ExplainedVolume, Explanation, Record, WhatIf, score};
 use parda_input::Pipe;
 use parda_terminal::{Failure, output};
 
@@ -18,7 +18,7 @@ pub(super) fn append(
     file: &Path,
     volume: &str,
     vm: &str,
-    view: &View,
+    view: &ExplainedVolume,
     capacity: &Capacity,
     found: &Explanation,
 ) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
 }
 
 /// Compares a record with the measurements of now.
-pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Failure> {
+pub(super) fn tell_score(then: &Record, now: &ExplainedVolume, json: bool) -> Result<(), Failure> {
     let Some(scored) = score(then, now) else {
         return Err(Failure::new(format!(
             "the prediction of {} cannot be scored: the VM does nothing, more than one of its shares, its limit, its tenant's and the threshold were changed \
@@ -79,10 +79,10 @@ pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Fa
     let before = then.view.vm(&then.vm).map_or(0.0, |vm| vm.iops);
     let predicted = &scored.prediction;
     let what = match predicted.change {
-        Change::Shares(shares) => format!("{shares:.0} shares"),
-        Change::LimitIops(iops) => format!("a limit of {iops:.0} IO/s"),
-        Change::TenantLimitIops(iops) => format!("a tenant's limit of {iops:.0} IO/s"),
-        Change::ThresholdMs(ms) => format!("a threshold of {}", words::ms(ms)),
+        WhatIf::Shares(shares) => format!("{shares:.0} shares"),
+        WhatIf::LimitIops(iops) => format!("a limit of {iops:.0} IO/s"),
+        WhatIf::TenantLimitIops(iops) => format!("a tenant's limit of {iops:.0} IO/s"),
+        WhatIf::ThresholdMs(ms) => format!("a threshold of {}", words::ms(ms)),
     };
     let latency = predicted.vm.latency_ms.map_or("unknown".to_owned(), words::ms);
     let mut text = format!(

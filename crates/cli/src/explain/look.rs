@@ -8,7 +8,9 @@ use parda_agent::status::{DiskStatus, HeldByStatus, Status, VolumeStatus};
 use parda_api::{Host, Limit, Outsider, Tenant};
 use parda_control::ModeName;
 use parda_exchange::Liveness;
-use parda_explain::{HeldBy, Holding, Peer, View, Vm, VmLimit, VmTenant, spread};
+use parda_explain::{
+    ExplainedPeer, ExplainedVm, ExplainedVolume, HeldParts, Holding, VmLimit, VmTenant, spread,
+};
 use parda_terminal::Failure;
 
 use crate::limits::{self, Did};
@@ -104,7 +106,7 @@ impl Looks {
     }
 
     /// The view of the volume.
-    pub(crate) fn view(&self) -> View {
+    pub(crate) fn view(&self) -> ExplainedVolume {
         let volume = self.last();
         let window = self.mean(|state| state.window);
         let holding = match (volume.mode, window) {
@@ -112,7 +114,7 @@ impl Looks {
             (ModeName::Published | ModeName::Static, Some(window)) => Holding::Window { window },
             _ => Holding::Nothing,
         };
-        View {
+        ExplainedVolume {
             host: self.host.clone(),
             seconds: self.recent.seconds,
             holding,
@@ -123,12 +125,12 @@ impl Looks {
         }
     }
 
-    fn vm(&self, at: usize, disk: &DiskStatus) -> Vm {
+    fn vm(&self, at: usize, disk: &DiskStatus) -> ExplainedVm {
         let (ios, bytes) = (disk.reads.ios + disk.writes.ios, disk.reads.bytes + disk.writes.bytes);
         let (held_ms, device_ms) = (disk.held.summary().mean, disk.device.summary().mean);
         let iops = self.recent.rate(ios);
         let slices = self.disks.iter().filter_map(|disks| disks.get(at)?.slice);
-        Vm {
+        ExplainedVm {
             name: disk.name.clone(),
             shares: f64::from(disk.shares),
             iops,
@@ -176,7 +178,7 @@ impl Looks {
     }
 
     /// Other hosts, each with means over the looks that have it.
-    fn peers(&self) -> Vec<Peer> {
+    fn peers(&self) -> Vec<ExplainedPeer> {
         let mut hosts: BTreeMap<&str, Vec<&Host>> = BTreeMap::new();
         let all = self.states.iter().flat_map(|state| &state.exchange).flat_map(|e| &e.peers);
         let there = all.filter(|peer| matches!(peer.liveness, Liveness::Live | Liveness::Unproven));
@@ -190,7 +192,7 @@ impl Looks {
                 2 * seen.iter().filter(|peer| peer.limited_by == Some(*limit)).count() > seen.len()
             };
             let limited_by = [Limit::Slice, Limit::WindowMax, Limit::Depth].into_iter().find(most);
-            Peer {
+            ExplainedPeer {
                 host: host.to_owned(),
                 shares: of(|peer| f64::from(peer.shares)),
                 active_shares: of(|peer| peer.active_shares),
@@ -218,11 +220,11 @@ fn pends(recent: &Recent, disk: &DiskStatus) -> f64 {
 }
 
 /// Parts of the time that a disk's IOs were held, if any was.
-fn held_by(disk: &DiskStatus) -> Option<HeldBy> {
+fn held_by(disk: &DiskStatus) -> Option<HeldParts> {
     let HeldByStatus { share_s, window_s, turn_s, limit_s } = disk.time_held_by;
     let all = share_s + window_s + turn_s + limit_s;
     let part = |seconds: f64| seconds / all;
-    (all > 0.0).then(|| HeldBy {
+    (all > 0.0).then(|| HeldParts {
         share: part(share_s),
         window: part(window_s),
         turn: part(turn_s),

@@ -3,8 +3,8 @@
 use parda_agent::status::{SteerStatus, VolumeStatus};
 use parda_api::Limit;
 use parda_explain::{
-    Capacity, Cause, Change, Explanation, Holding, Other, Prediction, Unknown, Unmet, Unpredicted,
-    View, Who,
+    Capacity, Cause, ExplainedVolume, Explanation, Holding, Other, Prediction, Unknown, Unmet,
+    Unpredicted, WhatIf, Who,
 };
 use parda_terminal::output::numbers;
 use parda_terminal::quantity::mib;
@@ -38,9 +38,9 @@ const LEAST: f64 = 0.005;
 /// The answer as text: a sentence, then times, entitlement, others and predictions.
 pub(super) fn of(
     volume: &str,
-    view: &View,
+    view: &ExplainedVolume,
     found: &Explanation,
-    asked: Vec<Change>,
+    asked: Vec<WhatIf>,
     capacity: &Capacity,
 ) -> String {
     let vm = &found.vm;
@@ -118,7 +118,7 @@ fn cause(cause: Cause, threshold_ms: f64) -> String {
 }
 
 /// Sentence on the VM's limit and on the change that would help.
-fn sentence(view: &View, found: &Explanation) -> String {
+fn sentence(view: &ExplainedVolume, found: &Explanation) -> String {
     let (vm, slots) = (&found.vm, found.entitled.map(|entitled| entitled.slots));
     let of_slice = slots.map_or(String::new(), |slots| format!(" of a slice of {slots:.1}"));
     match found.limit {
@@ -188,8 +188,8 @@ fn limit_of(found: &Explanation) -> String {
 /// Sentence on the lowest predicted limit that gives the VM more IO/s.
 fn raised(found: &Explanation) -> String {
     let more = found.predictions.iter().filter_map(|p| match p.change {
-        Change::LimitIops(limit) if p.vm.iops > found.vm.iops => Some((limit, "a limit", p)),
-        Change::TenantLimitIops(limit) if p.vm.iops > found.vm.iops => {
+        WhatIf::LimitIops(limit) if p.vm.iops > found.vm.iops => Some((limit, "a limit", p)),
+        WhatIf::TenantLimitIops(limit) if p.vm.iops > found.vm.iops => {
             Some((limit, "a limit of its tenant", p))
         }
         _ => None,
@@ -208,7 +208,7 @@ fn with(what: &str, prediction: &Prediction) -> String {
 }
 
 /// Sentence on a threshold that bounds no VM.
-fn unbounded(view: &View) -> String {
+fn unbounded(view: &ExplainedVolume) -> String {
     let latency = view.latency_ms.map_or(String::new(), |latency| format!(" of {}", ms(latency)));
     format!(
         "Nobody is held: the threshold of {} bounds nobody, and only one below the array's latency{latency} would change anything.",
@@ -219,7 +219,7 @@ fn unbounded(view: &View) -> String {
 /// Sentence on the highest predicted threshold that gives the VM more IO/s.
 fn halved(found: &Explanation) -> String {
     let thresholds = found.predictions.iter().filter_map(|p| match p.change {
-        Change::ThresholdMs(ms) if p.vm.iops > found.vm.iops => Some((ms, p)),
+        WhatIf::ThresholdMs(ms) if p.vm.iops > found.vm.iops => Some((ms, p)),
         _ => None,
     });
     let Some((to, prediction)) = thresholds.min_by(|a, b| b.0.total_cmp(&a.0)) else {
@@ -238,7 +238,7 @@ fn halved(found: &Explanation) -> String {
 /// Sentence on the smallest predicted increase of shares.
 fn doubled(found: &Explanation) -> String {
     let more = found.predictions.iter().filter_map(|p| match p.change {
-        Change::Shares(shares) if shares > found.vm.shares => Some((shares, p)),
+        WhatIf::Shares(shares) if shares > found.vm.shares => Some((shares, p)),
         _ => None,
     });
     let Some((shares, prediction)) = more.min_by(|a, b| a.0.total_cmp(&b.0)) else {
@@ -268,7 +268,7 @@ fn rest(others: &[Other], host: &str) -> String {
     format!("{}\n", numbers("who had the rest|shares|outstanding|part|IO/s", rows))
 }
 
-fn predictions(found: &Explanation, asked: &[Change]) -> String {
+fn predictions(found: &Explanation, asked: &[WhatIf]) -> String {
     let rows = found.predictions.iter().map(|prediction| {
         let Prediction { change: what, vm, others, range, limit } = prediction;
         let range = range
@@ -285,18 +285,23 @@ fn predictions(found: &Explanation, asked: &[Change]) -> String {
     format!("{}\n", numbers(head, rows))
 }
 
-fn named(what: Change, asked: &[Change]) -> String {
+fn named(what: WhatIf, asked: &[WhatIf]) -> String {
     let mark = if asked.contains(&what) { " (asked)" } else { "" };
     match what {
-        Change::Shares(shares) => format!("{shares:.0} shares{mark}"),
-        Change::LimitIops(iops) => format!("limit {iops:.0} IO/s{mark}"),
-        Change::TenantLimitIops(iops) => format!("tenant's limit {iops:.0} IO/s{mark}"),
-        Change::ThresholdMs(to) => format!("threshold {}{mark}", ms(to)),
+        WhatIf::Shares(shares) => format!("{shares:.0} shares{mark}"),
+        WhatIf::LimitIops(iops) => format!("limit {iops:.0} IO/s{mark}"),
+        WhatIf::TenantLimitIops(iops) => format!("tenant's limit {iops:.0} IO/s{mark}"),
+        WhatIf::ThresholdMs(to) => format!("threshold {}{mark}", ms(to)),
     }
 }
 
 /// Line on a change that has no prediction, and why.
-fn unpredicted(view: &View, none: &Unpredicted, asked: &[Change], capacity: &Capacity) -> String {
+fn unpredicted(
+    view: &ExplainedVolume,
+    none: &Unpredicted,
+    asked: &[WhatIf],
+    capacity: &Capacity,
+) -> String {
     let why = match none.why {
         Unmet::LatencyFarAbove => format!(
             "the array's latency of {} is more than twice the threshold of {}, which does not bound it now",
@@ -385,7 +390,7 @@ mod tests {
     /// Words for a VM that keeps `pending` IOs of 5 ms each at the array. Its neighbour is held for
     /// `neighbour_held_ms`.
     fn said(pending: f64, neighbour_held_ms: f64, held_now: f64) -> String {
-        let vm = |name: &str, iops: f64, held_ms: f64, held_now: f64| parda_explain::Vm {
+        let vm = |name: &str, iops: f64, held_ms: f64, held_now: f64| parda_explain::ExplainedVm {
             name: name.to_owned(),
             shares: 1000.0,
             iops,
@@ -394,9 +399,9 @@ mod tests {
             device_ms: if iops > 0.0 { 5.0 } else { 0.0 },
             slots: 1.0,
             slice: Some(20.0),
-            ..parda_explain::Vm::default()
+            ..parda_explain::ExplainedVm::default()
         };
-        let view = View {
+        let view = ExplainedVolume {
             host: "kvm-01".to_owned(),
             seconds: 10.0,
             holding: Holding::Slices { window_max: Some(64.0) },
@@ -408,7 +413,7 @@ mod tests {
             ],
             peers: Vec::new(),
         };
-        let changes = [Change::ThresholdMs(15.0), Change::ThresholdMs(60.0)];
+        let changes = [WhatIf::ThresholdMs(15.0), WhatIf::ThresholdMs(60.0)];
         let capacity = Capacity::Assumed { service_ms: 1.0 };
         let found = Explanation::of(&view, "db", &changes, &capacity).unwrap();
         of("array", &view, &found, Vec::new(), &capacity)

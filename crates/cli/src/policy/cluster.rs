@@ -55,7 +55,7 @@ impl Cluster {
                 certificate: self.certificate.clone(),
                 key: self.key.clone(),
             });
-            return Ok(named_cluster(&file::Policy {
+            return Ok(named_cluster(&file::PolicyTable {
                 period: None,
                 etcd: Some(self.etcd.clone()),
                 prefix: self.prefix.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parda_config::short;
 use parda_policy::{
     HistoryEntry, HostRecord, HostReport, Policy, PolicyChange, PolicyHead, PolicySnapshot,
-    Presence, ValueInForce, VolumePolicy, VolumeReport,
+    PolicyVolume, Presence, ValueInForce, VolumeReport,
 };
 use parda_terminal::output::{date, line};
 use serde::Serialize;
@@ -32,7 +32,7 @@ impl Whole {
     }
 }
 
-type Readable<'a> = Vec<(u64, &'a VolumePolicy)>;
+type Readable<'a> = Vec<(u64, &'a PolicyVolume)>;
 
 /// Volumes with the revisions of their policies, and those that cannot be read.
 fn parts(read: &PolicySnapshot) -> (Readable<'_>, Vec<(&str, String)>) {
@@ -111,7 +111,7 @@ fn settings(of: &str, settings: &Table) -> String {
 }
 
 /// Note on a VM that no host has.
-fn nowhere(volume: &VolumePolicy, vm: &str, hosts: &[HostRecord]) -> &'static str {
+fn nowhere(volume: &PolicyVolume, vm: &str, hosts: &[HostRecord]) -> &'static str {
     let reports = hosts.iter().filter_map(|host| host.report.as_ref());
     let mut volumes =
         reports.flat_map(|report| &report.volumes).filter(|of| of.name == volume.name).peekable();

@@ -63,9 +63,9 @@ impl Site {
 
     /// The policy as a program may write it, without the checks of the command.
     fn store(&self) -> Store {
-        let etcd = named_cluster(&file::Policy {
+        let etcd = named_cluster(&file::PolicyTable {
             etcd: Some(self.etcd.urls()),
-            ..file::Policy::default()
+            ..file::PolicyTable::default()
         });
         let etcd = etcd.unwrap();
         Store::new(etcd.cluster, &etcd.prefix, 0, PATIENT)

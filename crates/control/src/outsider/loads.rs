@@ -2,7 +2,7 @@
 
 use libm::{fabs, log};
 
-use super::{OVER, SHOWS, Seen};
+use super::{LoadsSeen, OVER, SHOWS};
 
 /// Largest width, over the mean of the outstanding IOs: a line that is flatter shows nothing.
 const MOST_WIDTH: f64 = 4.0;
@@ -18,13 +18,13 @@ pub(super) struct Load {
 
 impl Load {
     /// The load of all hosts in a period.
-    pub(super) fn of(seen: &Seen) -> Load {
+    pub(super) fn of(seen: &LoadsSeen) -> Load {
         Load { rate: seen.rate, outstanding: seen.outstanding }
     }
 
     /// Whether another load shows an outsider of this `size` (true) or none (false), by the change of throughput between
     /// the two. `width`: outstanding IOs that the array serves without a queue.
-    pub(super) fn tells(&self, seen: &Seen, width: f64, size: f64) -> Option<bool> {
+    pub(super) fn tells(&self, seen: &LoadsSeen, width: f64, size: f64) -> Option<bool> {
         let more = log(seen.outstanding / self.outstanding);
         if fabs(more) < SHOWS {
             return None;
@@ -54,7 +54,7 @@ pub(super) struct Line {
 
 impl Line {
     /// Takes in a period without an outsider.
-    pub(super) fn add(&mut self, seen: &Seen) {
+    pub(super) fn add(&mut self, seen: &LoadsSeen) {
         let (n, l) = (seen.outstanding, seen.latency());
         self.weight = (self.weight + 1.0).min(OVER);
         let follows = 1.0 / self.weight;

@@ -14,8 +14,8 @@ const ALONE: Array = Array { rate: 4000.0, outsider: 0.0 };
 
 impl Array {
     /// A period of hosts with so many IOs outstanding, which answer an outsider at the usual threshold.
-    fn seen(self, outstanding: f64, beside: f64) -> Seen {
-        Seen {
+    fn seen(self, outstanding: f64, beside: f64) -> LoadsSeen {
+        LoadsSeen {
             rate: outstanding * self.rate / (outstanding + self.outsider + WIDTH),
             outstanding,
             pending: PENDING,
@@ -29,7 +29,7 @@ impl Array {
 }
 
 /// Outstanding IOs that the law, in short, asks for after a period.
-fn goal(seen: &Seen, beside: f64) -> f64 {
+fn goal(seen: &LoadsSeen, beside: f64) -> f64 {
     let goal = seen.outstanding * (seen.threshold / seen.latency()).min(2.0);
     goal.max(needed(PENDING, beside).max(1.0)).min(PENDING)
 }
@@ -53,7 +53,7 @@ impl Hosts {
         for _ in 0..periods {
             let (threshold, answers) = (self.threshold, self.answers);
             let seen = array.seen(self.outstanding, self.detector.beside());
-            let seen = Seen { threshold, answers, ..seen };
+            let seen = LoadsSeen { threshold, answers, ..seen };
             rate = seen.rate;
             self.detector.period(&seen);
             self.outstanding += 0.5 * (goal(&seen, self.detector.beside()) - self.outstanding);
@@ -61,7 +61,7 @@ impl Hosts {
         rate
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> OutsiderSign {
         self.detector.finding().state
     }
 }
@@ -83,7 +83,7 @@ fn hosts_keep_nine_tenths_beside_an_outsider_that_comes_and_the_threshold_when_i
         assert!(later > 0.9, "{outsider}: {later}, as it never goes");
         let after = hosts.work(ALONE, 10);
         assert!((after / alone - 1.0).abs() < 0.05, "{outsider}: {after} of {alone}");
-        assert_eq!(hosts.state(), State::Usual, "{outsider}");
+        assert_eq!(hosts.state(), OutsiderSign::Usual, "{outsider}");
     }
 }
 
@@ -94,9 +94,9 @@ fn an_outsider_that_was_there_from_the_start_and_fills_the_array_leaves_hosts_th
         let array = Array { outsider, ..ALONE };
         let beside = hosts.work(array, 40) / off(array);
         assert!(beside > 0.9, "{outsider}: {beside}");
-        assert_eq!(hosts.state(), State::BelowKnee);
+        assert_eq!(hosts.state(), OutsiderSign::BelowKnee);
         hosts.work(ALONE, 40);
-        assert_eq!(hosts.state(), State::Usual);
+        assert_eq!(hosts.state(), OutsiderSign::Usual);
         assert!((hosts.outstanding - 100.0).abs() < 5.0, "{}", hosts.outstanding);
     }
 }
@@ -110,9 +110,13 @@ fn a_slower_array_is_held_at_the_threshold() {
         hosts.work(array, 60);
         let latency = (hosts.outstanding + WIDTH) / array.rate;
         assert!((latency / THRESHOLD - 1.0).abs() < 0.05, "{slower}: {latency}");
-        assert_eq!(hosts.state(), State::Slower, "{slower}");
+        assert_eq!(hosts.state(), OutsiderSign::Slower, "{slower}");
         hosts.work(array, ADOPTS as usize + 20);
-        assert_eq!(hosts.state(), State::Usual, "{slower}: it is the usual one after an hour");
+        assert_eq!(
+            hosts.state(),
+            OutsiderSign::Usual,
+            "{slower}: it is the usual one after an hour"
+        );
     }
 }
 
@@ -134,7 +138,7 @@ fn who_holds_the_threshold_tries_nothing() {
     let mut hosts = Hosts { answers: false, ..Hosts::new(THRESHOLD) };
     hosts.work(ALONE, 60);
     hosts.work(Array { outsider: 64.0, ..ALONE }, 60);
-    assert_eq!((hosts.detector.beside(), hosts.state()), (0.0, State::Slower));
+    assert_eq!((hosts.detector.beside(), hosts.state()), (0.0, OutsiderSign::Slower));
     let found = hosts.detector.finding();
     assert!((found.outstanding - 64.0).abs() < 8.0, "{found:?}");
 }
@@ -145,8 +149,8 @@ fn another_threshold_and_another_load_are_no_outsider() {
     hosts.work(ALONE, 60);
     hosts.threshold = 0.020;
     hosts.work(ALONE, 60);
-    assert_eq!((hosts.state(), hosts.detector.beside()), (State::Usual, 0.0));
-    let load = Seen {
+    assert_eq!((hosts.state(), hosts.detector.beside()), (OutsiderSign::Usual, 0.0));
+    let load = LoadsSeen {
         rate: 300.0,
         outstanding: 9.0,
         pending: 9.0,
@@ -157,8 +161,8 @@ fn another_threshold_and_another_load_are_no_outsider() {
         answers: true,
     };
     hosts.detector.period(&load);
-    assert_eq!(hosts.state(), State::Unknown);
-    hosts.detector.period(&Seen { rate: 0.0, ..load });
+    assert_eq!(hosts.state(), OutsiderSign::Unknown);
+    hosts.detector.period(&LoadsSeen { rate: 0.0, ..load });
     assert_eq!(hosts.detector.finding(), Finding::default());
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Block, Image, Region, RegionFault, SlotCount, SlotIndex};
+use super::{Block, Region, RegionFault, RegionImage, SlotCount, SlotIndex};
 
 /// Runs another region on a thread of its own and gives up waiting after a limit.
 ///
@@ -33,7 +33,7 @@ enum Job {
 }
 
 /// A write answers with nothing.
-type Answer = Result<Option<Image>, RegionFault>;
+type Answer = Result<Option<RegionImage>, RegionFault>;
 
 impl Deadline {
     /// Bounds each call to `region` by `limit`. Fails if the thread cannot be started.
@@ -93,9 +93,9 @@ impl Region for Deadline {
         self.slots
     }
 
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
+    fn read_front(&mut self, slots: SlotCount) -> Result<RegionImage, RegionFault> {
         let image = self.call(Job::Read(slots))?;
-        Ok(image.unwrap_or_else(|| Image::blank(slots)))
+        Ok(image.unwrap_or_else(|| RegionImage::blank(slots)))
     }
 
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault> {
@@ -123,7 +123,7 @@ mod tests {
         fn slots(&self) -> SlotCount {
             self.0.slots()
         }
-        fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
+        fn read_front(&mut self, slots: SlotCount) -> Result<RegionImage, RegionFault> {
             self.1.recv().expect("the test holds the other end");
             self.0.read_front(slots)
         }

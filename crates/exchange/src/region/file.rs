@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use parda_control::Bytes;
 
 use super::{
-    Access, Block, Image, Kind, Misaligned, Opened, Region, RegionFault, SlotCount, SlotIndex,
-    Store, aligned,
+    Access, Block, Kind, Misaligned, Opened, Region, RegionFault, RegionImage, SlotCount,
+    SlotIndex, Store, aligned,
 };
 
 /// A file, a block device, or a region of one. Never created here: `init` does that.
@@ -62,7 +62,7 @@ impl Region for FileRegion {
         self.slots
     }
 
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
+    fn read_front(&mut self, slots: SlotCount) -> Result<RegionImage, RegionFault> {
         self.opened = None;
         let mut opened = Opened::open(&self.path, Access::Write)?;
         // Locks are of whole files and devices: beside a region there may be disks.
@@ -74,7 +74,7 @@ impl Region for FileRegion {
         if found < needed && !self.grows(&opened) {
             return Err(RegionFault::TooSmall { needed: Bytes(needed), found: Bytes(found) });
         }
-        let mut image = Image::blank(slots);
+        let mut image = RegionImage::blank(slots);
         opened.read(start, &mut image.0)?;
         image.1 = self.grows(&opened).then(|| opened.state());
         self.opened = Some(opened);

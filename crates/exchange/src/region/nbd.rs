@@ -9,7 +9,9 @@ use parda_control::Bytes;
 use parda_disk::Errno;
 
 pub use self::connection::{Connection, RequestFailure};
-use super::{Block, Image, Misaligned, Region, RegionFault, SlotCount, SlotIndex, Store, aligned};
+use super::{
+    Block, Misaligned, Region, RegionFault, RegionImage, SlotCount, SlotIndex, Store, aligned,
+};
 
 /// An export that is connected and takes IOs of a block's size.
 #[derive(Debug)]
@@ -156,8 +158,8 @@ impl Region for NbdRegion {
         self.slots
     }
 
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
-        let mut image = Image::blank(slots);
+    fn read_front(&mut self, slots: SlotCount) -> Result<RegionImage, RegionFault> {
+        let mut image = RegionImage::blank(slots);
         let start = self.offset.0;
         let read = self.connected(|export| export.read(start, &mut image.0));
         self.open = read.is_ok();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parda_exchange::Header;
-use parda_exchange::region::{Block, Image, Region, RegionFault, SlotCount, SlotIndex};
+use parda_exchange::region::{Block, Region, RegionFault, RegionImage, SlotCount, SlotIndex};
 
 /// A medium in memory. A clone is another host's way to the same medium.
 #[derive(Debug)]
@@ -72,12 +72,12 @@ impl Region for MemoryRegion {
         self.slots
     }
 
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
+    fn read_front(&mut self, slots: SlotCount) -> Result<RegionImage, RegionFault> {
         let read = {
             let shared = self.lock();
             match shared.reads_fail {
                 Some(fault) => Err(fault()),
-                None => Ok(Image::of(shared.blocks[..=slots.get() as usize].to_vec())),
+                None => Ok(RegionImage::of(shared.blocks[..=slots.get() as usize].to_vec())),
             }
         };
         self.open = read.is_ok();

@@ -1,6 +1,6 @@
 //! Replies, as the client reads them.
 
-use parda_disk::status::{Descriptor, MAX_EXTENTS, Status};
+use parda_disk::status::{Descriptor, ExtentStatus, MAX_EXTENTS};
 use parda_disk::{Errno, Extent};
 
 use crate::wire::{self, Cookie, Framing, Reader, chunk};
@@ -322,14 +322,14 @@ fn descriptors(
         let extents = payload.0.chunks_exact(16).map(Reader);
         let extents = extents.map(|mut r| {
             let (len, status) = (r.u64(), u32::try_from(r.u64()).ok()?);
-            Some(Descriptor { len, status: Status::from_bits(status) })
+            Some(Descriptor { len, status: ExtentStatus::from_bits(status) })
         });
         extents.collect::<Option<_>>()?
     } else {
         let extents = payload.0.chunks_exact(8).map(Reader);
         let extents = extents.map(|mut r| Descriptor {
             len: u64::from(r.u32()),
-            status: Status::from_bits(r.u32()),
+            status: ExtentStatus::from_bits(r.u32()),
         });
         extents.collect()
     };

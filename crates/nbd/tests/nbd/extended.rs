@@ -4,7 +4,7 @@ use crate::drive;
 
 use drive::exports;
 use parda_address::ExportName;
-use parda_disk::status::{Descriptor, Extents, MAX_EXTENTS, Status};
+use parda_disk::status::{Descriptor, ExtentStatus, Extents, MAX_EXTENTS};
 use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::{self, Expected, Reply, ReplyError};
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
@@ -243,14 +243,15 @@ fn replies_of_every_kind_are_understood() {
     // Extents longer than 32 bits can say, and as many as there may be.
     let asked = Extent { offset: 4096, len: 1 << 61 };
     let mut extents = Extents::new(asked, 1, false);
-    let mut status = Status::DATA;
+    let mut status = ExtentStatus::DATA;
     while !extents.is_complete() {
         extents.push(5 * G, status);
-        status = if status == Status::DATA { Status::HOLE_ZERO } else { Status::DATA };
+        status =
+            if status == ExtentStatus::DATA { ExtentStatus::HOLE_ZERO } else { ExtentStatus::DATA };
     }
     let extents = extents.finish().unwrap();
     assert_eq!(extents.len(), MAX_EXTENTS);
-    assert_eq!(extents[0], Descriptor { len: 5 * G, status: Status::DATA });
+    assert_eq!(extents[0], Descriptor { len: 5 * G, status: ExtentStatus::DATA });
     let expected = Expected::Status { extent: asked, context: 1 };
     let status = heard(to, expected, |s, out| s.put_status(out, to, &extents));
     assert_eq!(status, Ok(Reply::Status { extents, discard: 0, last: true }));
@@ -282,7 +283,7 @@ fn replies_of_a_server_are_not_trusted() {
         extended(chunk::BLOCK_STATUS_EXT, &payload)
     };
     let good = parse(&extents(9, 2, &[(1 << 33, 3), (1 << 63, 4)]), status).unwrap().reply;
-    let told = [(1 << 33, Status::HOLE_ZERO), (1 << 63, Status::DATA)];
+    let told = [(1 << 33, ExtentStatus::HOLE_ZERO), (1 << 63, ExtentStatus::DATA)];
     let told = told.map(|(len, status)| Descriptor { len, status }).to_vec();
     assert_eq!(good, Reply::Status { extents: told, discard: 0, last: true });
     for bad in [

@@ -6,7 +6,7 @@ use crate::drive;
 use std::collections::HashMap;
 
 use parda_address::ExportName;
-use parda_disk::status::{Extents, MAX_EXTENTS, Status};
+use parda_disk::status::{ExtentStatus, Extents, MAX_EXTENTS};
 use parda_disk::{BlockSizes, Errno, Extent, Geometry, Op};
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::server::{self, Incoming, ReplyTo, Session, Step};
@@ -494,8 +494,8 @@ fn holes_status_and_the_place_of_an_error_are_understood() {
     assert_eq!(hole, Reply::Hole { extent: asked, last: true });
 
     let mut extents = Extents::new(asked, 512, false);
-    extents.push(4096, Status::HOLE_ZERO);
-    extents.push(4096, Status::DATA);
+    extents.push(4096, ExtentStatus::HOLE_ZERO);
+    extents.push(4096, ExtentStatus::DATA);
     let extents = extents.finish().unwrap();
     let expected = Expected::Status { extent: asked, context: meta::ALLOCATION_ID };
     let status = heard(|session, out| session.put_status(out, TO, &extents), expected);
@@ -532,7 +532,7 @@ fn extents_of_a_server_are_not_trusted() {
     assert_eq!(head.taken + 24, many.len());
     let Reply::Status { extents, discard: 24, last: true } = head.reply else { panic!() };
     assert_eq!(extents.len(), MAX_EXTENTS);
-    assert_eq!(extents[0].status, Status::HOLE_ZERO, "flags of other meanings are dropped");
+    assert_eq!(extents[0].status, ExtentStatus::HOLE_ZERO, "flags of other meanings are dropped");
     // A reply to another kind of request.
     assert!(client::reply(&many, Framing::Structured, |_| Some(Expected::Outcome)).is_err());
     assert!(client::reply(&chunk(1, 1, &[0; 10]), Framing::Structured, |_| expected).is_err());

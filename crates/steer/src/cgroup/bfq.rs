@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::cgroup::files::{ChangedSetting, ShareError, line, lineage, write_line};
+use crate::cgroup::files::{ForeignSetting, ShareError, line, lineage, write_line};
 use crate::cgroup::vms::CgroupVms;
 use crate::device::Device;
 use crate::journal::{LockedJournal, Original};
@@ -82,7 +82,7 @@ impl Bfq {
         &mut self,
         vms: &CgroupVms,
         journal: &mut LockedJournal,
-    ) -> Result<Vec<ChangedSetting>, ShareError> {
+    ) -> Result<Vec<ForeignSetting>, ShareError> {
         let mut changed = Vec::new();
         let scheduler = self.queue.join("scheduler");
         let offered = sysfs::read(&scheduler)?;
@@ -92,7 +92,7 @@ impl Bfq {
             let value = sysfs::chosen(&offered).to_owned();
             journal.correct(Original::new(&scheduler, value))?;
             let what = scheduler.display().to_string();
-            changed.push(ChangedSetting { what, found: offered, then: SET_AGAIN });
+            changed.push(ForeignSetting { what, found: offered, then: SET_AGAIN });
             self.set_up()?;
         }
         let weights = weights(vms.iter().map(|(key, vm)| (lineage(key), vm.grant.shares)));
@@ -101,7 +101,7 @@ impl Bfq {
             match self.set_one(&file, self.weights.get(path).copied(), *weight, journal) {
                 Ok(found) => {
                     let what = file.display().to_string();
-                    changed.extend(found.map(|found| ChangedSetting {
+                    changed.extend(found.map(|found| ForeignSetting {
                         what,
                         found,
                         then: SET_AGAIN,

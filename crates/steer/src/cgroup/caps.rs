@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use parda_control::{Limit, Rate, Rates};
 
 use crate::cgroup::demand::{Begun, IoCounts};
-use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
+use crate::cgroup::files::{ForeignSetting, ShareError, line, write_line};
 use crate::cgroup::vms::{CgroupVm, CgroupVms, VmKey};
 use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
@@ -314,7 +314,7 @@ impl Caps {
         rates: &BTreeMap<VmKey, f64>,
         begun: &BTreeMap<VmKey, Begun>,
         journal: &mut LockedJournal,
-    ) -> Result<Vec<ChangedSetting>, ShareError> {
+    ) -> Result<Vec<ForeignSetting>, ShareError> {
         let mut changed = Vec::new();
         for (key, vm) in vms.iter() {
             let file = vms.dir(key).join("io.max");
@@ -343,7 +343,7 @@ impl Caps {
         before: Option<InForce>,
         new: InForce,
         journal: &mut LockedJournal,
-    ) -> Result<Option<ChangedSetting>, ShareError> {
+    ) -> Result<Option<ForeignSetting>, ShareError> {
         let now = sysfs::read(file)?;
         let now = line(&now, self.device).unwrap_or(UNBOUNDED);
         let ours = before.map(|before| before.cap).unwrap_or_default();
@@ -351,7 +351,7 @@ impl Caps {
         let mut theirs = known.map(|theirs| theirs.cap).unwrap_or_default();
         let changed = theirs.take_theirs(now, ours);
         let is_new = known.is_none() && !theirs.is_none();
-        let changed = (changed || is_new).then(|| ChangedSetting {
+        let changed = (changed || is_new).then(|| ForeignSetting {
             what: format!("{key}: io.max"),
             found: now.to_owned(),
             then: "the lower of each bound holds",

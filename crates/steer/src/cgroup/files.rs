@@ -19,7 +19,7 @@ fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysErr
 
 /// A setting of a cgroup or an elevator that another process changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangedSetting {
+pub struct ForeignSetting {
     /// The VM or the file, and the setting.
     pub what: String,
     /// Content that was found in the file.
@@ -28,9 +28,9 @@ pub struct ChangedSetting {
     pub then: &'static str,
 }
 
-impl fmt::Display for ChangedSetting {
+impl fmt::Display for ForeignSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ChangedSetting { what, found, then } = self;
+        let ForeignSetting { what, found, then } = self;
         write!(f, "{what}: another program has set {found:?}; {then}")
     }
 }

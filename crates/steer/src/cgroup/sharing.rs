@@ -16,7 +16,7 @@ use parda_control::{Span, Window};
 use crate::cgroup::bfq::Bfq;
 use crate::cgroup::caps::{Cap, CapReason, Caps, most_ios};
 use crate::cgroup::demand::{Begun, Demands, IoDemand, IoStat};
-use crate::cgroup::files::{ChangedSetting, ShareError, hand_down_io};
+use crate::cgroup::files::{ForeignSetting, ShareError, hand_down_io};
 use crate::cgroup::level::{Want, level};
 use crate::cgroup::vms::{CgroupVms, VmKey};
 use crate::device::{Device, QueueKind};
@@ -217,7 +217,7 @@ impl Sharing {
         vms: &CgroupVms,
         demands: &Demands,
         allowance: HostAllowance,
-    ) -> Result<Vec<ChangedSetting>, ShareError> {
+    ) -> Result<Vec<ForeignSetting>, ShareError> {
         if vms.iter().any(|(key, _)| !demands.vms.contains_key(key) || !self.reached(vms, key)) {
             self.journal.forget_gone()?;
             self.reach(vms)?;

@@ -10,12 +10,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parda_steer::{Device, Journal};
-use parda_testkit::disk::{LoopDevice, end, until};
+use parda_testkit::disk::{AttachedDisk, end, until};
 use tempfile::TempDir;
 
 /// What it stands on goes last.
 pub(crate) struct SlowDisk {
-    disk: LoopDevice,
+    disk: AttachedDisk,
     _nbdkit: Server,
     pub(crate) dir: TempDir,
 }
@@ -36,7 +36,7 @@ impl SlowDisk {
             .unwrap();
         until("nbdkit listens", || socket.exists());
         let _nbdkit = Server(nbdkit);
-        let disk = LoopDevice::of_nbd(&format!("nbd+unix:///?socket={}", socket.display()))?;
+        let disk = AttachedDisk::of_nbd(&format!("nbd+unix:///?socket={}", socket.display()))?;
         Some(SlowDisk { disk, _nbdkit, dir })
     }
 

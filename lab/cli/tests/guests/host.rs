@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parda_agent::file::{Disk, File, Steer, SteeredVm};
+use parda_agent::file::{DiskTable, File, SteerTable, SteeredVmTable};
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, VolumeStatus};
 use parda_lab::array_control::{ArrayRequest, ask};
@@ -42,20 +42,20 @@ fn cgroup(vm: &str) -> String {
 }
 
 /// The disks of a configuration as VMs of the guest's device.
-fn steered(disks: Vec<Disk>) -> Steer {
-    let vms = disks.into_iter().map(|disk| SteeredVm {
+fn steered(disks: Vec<DiskTable>) -> SteerTable {
+    let vms = disks.into_iter().map(|disk| SteeredVmTable {
         cgroup: cgroup(&disk.name),
         name: disk.name,
         shares: disk.shares,
         limit: disk.limit,
         tenant: disk.tenant,
     });
-    let vms: Vec<SteeredVm> = vms.collect();
+    let vms: Vec<SteeredVmTable> = vms.collect();
     let (shares, vm) = match vms.as_slice() {
         [only] if only.limit.is_none() && only.tenant.is_none() => (only.shares, Vec::new()),
         _ => (None, vms),
     };
-    Steer { device: DISK.into(), method: None, measure: None, shares, sharing: None, vm }
+    SteerTable { device: DISK.into(), method: None, measure: None, shares, sharing: None, vm }
 }
 
 /// A host that is a guest.

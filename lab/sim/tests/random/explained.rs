@@ -6,7 +6,10 @@ use std::sync::Mutex;
 
 use fastrand::Rng;
 use parda_api::Limit;
-use parda_explain::{Capacity, Change, Explanation, Holding, Peer, Unknown, View, Vm, spread};
+use parda_explain::{
+    Capacity, ExplainedPeer, ExplainedVm, ExplainedVolume, Explanation, Holding, Unknown, WhatIf,
+    spread,
+};
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
 use parda_sim::{KeptRuns, run};
 
@@ -106,12 +109,12 @@ fn varied(parts: &[&PhaseAnswer], place: Place, vm: &VmAnswer) -> Option<f64> {
 }
 
 /// A host as the exchange shows it to the others.
-fn peer(host: &HostAnswer) -> Peer {
+fn peer(host: &HostAnswer) -> ExplainedPeer {
     let p = per_share(host).unwrap_or(0.0);
     let used = |vm: &VmAnswer| pending(vm).min(p * f64::from(vm.shares));
     let active: f64 = host.vms.iter().map(used).sum();
     let short = host.vms.iter().any(|vm| pending(vm) > 1.05 * used(vm));
-    Peer {
+    ExplainedPeer {
         host: host.name.clone(),
         shares: f64::from(host.shares),
         active_shares: if p > 0.0 { active / p } else { 0.0 },
@@ -122,10 +125,10 @@ fn peer(host: &HostAnswer) -> Peer {
 }
 
 /// The volume as one of its hosts sees it.
-fn view(fleet: &Fleet, before: &PhaseAnswer, parts: &[&PhaseAnswer], of: usize) -> View {
+fn view(fleet: &Fleet, before: &PhaseAnswer, parts: &[&PhaseAnswer], of: usize) -> ExplainedVolume {
     let host = &before.hosts[of];
     let p = per_share(host);
-    let vms = host.vms.iter().enumerate().map(|(index, vm)| Vm {
+    let vms = host.vms.iter().enumerate().map(|(index, vm)| ExplainedVm {
         name: vm.name.clone(),
         shares: f64::from(vm.shares),
         iops: vm.iops,
@@ -144,7 +147,7 @@ fn view(fleet: &Fleet, before: &PhaseAnswer, parts: &[&PhaseAnswer], of: usize) 
     });
     let others = before.hosts.iter().enumerate();
     let others = others.filter(|(index, host)| *index != of && !host.outside);
-    View {
+    ExplainedVolume {
         host: host.name.clone(),
         seconds: before.to - before.from,
         holding: Holding::Slices { window_max: Some(WINDOW_MAX) },
@@ -186,7 +189,7 @@ fn case(seed: u64) -> Case {
     }
     let view = view(&fleet, before, &parts, place.host);
     let array = Capacity::Assumed { service_ms: 0.0 };
-    let found = Explanation::of(&view, &name, &[Change::Shares(shares)], &array).unwrap();
+    let found = Explanation::of(&view, &name, &[WhatIf::Shares(shares)], &array).unwrap();
     let after = &phase("after").hosts[place.host].vms[place.vm];
     Case {
         seed,
@@ -203,7 +206,7 @@ fn case(seed: u64) -> Case {
 
 /// The times that an explanation attributes make up what clients keep pending, by Little's law, and what hosts have
 /// at the array.
-fn attributed(fleet: &Fleet, before: &PhaseAnswer, view: &View, of: usize) {
+fn attributed(fleet: &Fleet, before: &PhaseAnswer, view: &ExplainedVolume, of: usize) {
     let array = Capacity::Assumed { service_ms: 0.0 };
     let mut at_array = 0.0;
     for (vm, kind) in view.vms.iter().zip(&fleet.vms[of]) {

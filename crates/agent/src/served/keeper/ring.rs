@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use parda_awake::Instant;
-use parda_block::{AgentMemory, Drained, Ended, Handle, SpawnError, VolumeConfig};
+use parda_block::{AgentMemory, DrainedVolume, Ended, Handle, SpawnError, VolumeConfig};
 use parda_control::Decision;
 
 use super::{Keeper, Order, Owner};
@@ -110,13 +110,13 @@ impl Keeper {
         }
     }
 
-    pub(super) fn stop(&mut self, within: Duration) -> Option<Drained> {
+    pub(super) fn stop(&mut self, within: Duration) -> Option<DrainedVolume> {
         self.board.set_ring(None);
         self.opening.dismiss();
         self.binding.dismiss();
         let drained = match self.ring.take() {
             Some(ring) => ring.stop(within).ok(),
-            None => Some(Drained { unanswered: 0 }),
+            None => Some(DrainedVolume { unanswered: 0 }),
         };
         self.shown.listeners.iter().for_each(|member| self.shared.addresses.release(member.owner));
         drained

@@ -16,7 +16,7 @@ use rustix::fs::{self, Mode, OFlags};
 use crate::backend::claims::{Claim, Claims};
 use crate::backend::loops;
 use crate::backend::medium::{Medium, Stretch};
-use crate::backend::{Direct, Lock, OpenError, Region};
+use crate::backend::{Direct, DiskRegion, Lock, OpenError};
 
 /// Time that a disk waits for IO that a killed agent has left in the kernel. An array
 /// that takes longer is broken, or its path is; the agent tries again later.
@@ -33,7 +33,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) lock: Lock,
     pub(crate) raw: bool,
     pub(crate) read_only: bool,
-    pub(crate) region: Option<Region>,
+    pub(crate) region: Option<DiskRegion>,
     /// Number of the host, which gives its agent a byte among the locks of a shared file.
     pub(crate) host: u64,
     /// Called as often as the file system has answered, also while another agent is waited for.
@@ -42,7 +42,7 @@ pub(crate) struct Wanted<'a> {
 
 impl Wanted<'_> {
     pub(super) fn range(&self) -> Range<u64> {
-        self.region.map_or(0..u64::MAX, Region::bytes)
+        self.region.map_or(0..u64::MAX, DiskRegion::bytes)
     }
 }
 

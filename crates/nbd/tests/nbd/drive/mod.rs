@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use parda_address::ExportName;
-use parda_disk::status::{Extents, MAX_EXTENTS, Status};
+use parda_disk::status::{ExtentStatus, Extents, MAX_EXTENTS};
 use parda_disk::{BlockSizes, Extent, Geometry, Op};
 use parda_nbd::answer::ReplyParts;
 use parda_nbd::client::{self, Expected, Reply};
@@ -85,13 +85,17 @@ pub(crate) fn server(mut input: &[u8]) {
             Incoming::Request { cookie, op: op @ Op::BlockStatus { extent, one } } => {
                 assert!(extent.end().is_some_and(|end| end <= export.geometry.size));
                 let mut extents = Extents::new(extent, export.geometry.blocks.min(), one);
-                let mut status = Status::DATA;
+                let mut status = ExtentStatus::DATA;
                 while !extents.is_complete() {
                     // As odd as the request, so that the fuzzer chooses it.
                     let part = if parts > 0 { 1 + (cookie.0 & 1023) } else { extent.len };
                     parts = parts.saturating_sub(1);
                     extents.push(part, status);
-                    status = if status == Status::DATA { Status::HOLE_ZERO } else { Status::DATA };
+                    status = if status == ExtentStatus::DATA {
+                        ExtentStatus::HOLE_ZERO
+                    } else {
+                        ExtentStatus::DATA
+                    };
                 }
                 let extents = extents.finish().unwrap();
                 assert!(extents.len() <= if one { 1 } else { MAX_EXTENTS });

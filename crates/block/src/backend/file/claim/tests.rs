@@ -5,7 +5,7 @@ use parda_control::Bytes;
 use parda_testkit::LoopDevice;
 
 fn wanted(disk: &str, range: Range<u64>, read_only: bool, lock: Lock) -> Wanted<'_> {
-    let region = Region { offset: Bytes(range.start), len: Bytes(range.end - range.start) };
+    let region = DiskRegion { offset: Bytes(range.start), len: Bytes(range.end - range.start) };
     Wanted { region: Some(region), ..all(disk, read_only, lock) }
 }
 
