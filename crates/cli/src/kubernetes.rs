@@ -13,7 +13,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
 use parda_agent::config::Config;
 use parda_config::{Document, Error, replace};
-use parda_kubernetes::{Node, PREFIX, Pod, PodSettings, follow};
+use parda_kubernetes::{Node, NodeSettings, PREFIX, PodSettings, follow};
 use parda_terminal::Failure;
 use toml::{Table, Value};
 
@@ -86,7 +86,7 @@ struct Section<'a> {
 
 impl Section<'_> {
     /// Puts settings in force. Returns whether they are.
-    fn take(&mut self, answer: &PodSettings) -> bool {
+    fn take(&mut self, answer: &NodeSettings) -> bool {
         let fault = self.put(&answer.vms).err();
         if let Some(fault) = fault.as_ref().filter(|fault| self.fault.as_ref() != Some(*fault)) {
             tracing::error!(event = "kubernetes_not_applied", "{fault}; it is tried again");
@@ -95,7 +95,7 @@ impl Section<'_> {
         self.fault.is_none()
     }
 
-    fn put(&mut self, vms: &[Pod]) -> Result<(), String> {
+    fn put(&mut self, vms: &[PodSettings]) -> Result<(), String> {
         let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", self.file.display());
         let before = Document::read_regular(self.file).map_err(|error| error.to_string())?;
         let (mut vms, notes) = with_good_tenants(&before, vms);
@@ -131,7 +131,7 @@ impl Section<'_> {
 }
 
 /// The configuration with the tables of these pods.
-fn checked(before: &Document, vms: &[Pod]) -> Result<(Document, Config), Error> {
+fn checked(before: &Document, vms: &[PodSettings]) -> Result<(Document, Config), Error> {
     let file = before.name().to_owned();
     let text = with_tables(before.text(), vms);
     let text = text.map_err(|message| Error { file, place: None, value: None, message })?;
@@ -142,14 +142,17 @@ fn checked(before: &Document, vms: &[Pod]) -> Result<(Document, Config), Error> 
 
 /// These pods without the tenants that the configuration refuses: one of them would block the settings of all pods. A note names each pod
 /// left out, and the reason.
-fn with_good_tenants(before: &Document, vms: &[Pod]) -> (Vec<Pod>, BTreeSet<String>) {
+fn with_good_tenants(
+    before: &Document,
+    vms: &[PodSettings],
+) -> (Vec<PodSettings>, BTreeSet<String>) {
     let (mut vms, mut notes) = (vms.to_vec(), BTreeSet::new());
     // Other errors of the configuration have no tenant as their cause.
     if checked(before, &vms).is_ok() || checked(before, &[]).is_err() {
         return (vms, notes);
     }
     // One pod of each good tenant: a host can have some tenants, and not more.
-    let (mut good, mut wrong) = (Vec::<Pod>::new(), BTreeMap::new());
+    let (mut good, mut wrong) = (Vec::<PodSettings>::new(), BTreeMap::new());
     for vm in &mut vms {
         let Some(tenant) = vm.settings.get(TENANT) else { continue };
         if good.iter().any(|other| other.settings.get(TENANT) == Some(tenant)) {
@@ -171,7 +174,8 @@ fn with_good_tenants(before: &Document, vms: &[Pod]) -> (Vec<Pod>, BTreeSet<Stri
 /// Default settings of pods: those of the table of all pods, in the volume with the two marker lines.
 fn of_all_pods(text: &str) -> Option<Table> {
     // No pod has this name.
-    let probe = Pod { name: "all pods".to_owned(), uid: "0".to_owned(), settings: Table::new() };
+    let probe =
+        PodSettings { name: "all pods".to_owned(), uid: "0".to_owned(), settings: Table::new() };
     let text = with_tables(text, std::slice::from_ref(&probe)).ok()?;
     let document = text.parse::<Table>().ok()?;
     let mut volumes = document.get("volume")?.as_array()?.iter();
@@ -186,13 +190,13 @@ fn of_all_pods(text: &str) -> Option<Table> {
 }
 
 /// A pod's settings in a line.
-fn line(vm: &Pod) -> String {
+fn line(vm: &PodSettings) -> String {
     let each = vm.settings.iter().map(|(key, value)| format!("{key} = {value}"));
     format!("{} {{ {} }}", vm.name, each.collect::<Vec<_>>().join(", "))
 }
 
 /// A configuration with the tables of these pods between the two lines, in place of those that were there.
-fn with_tables(text: &str, vms: &[Pod]) -> Result<String, String> {
+fn with_tables(text: &str, vms: &[PodSettings]) -> Result<String, String> {
     let at = |mark: &str| {
         let mut found = text.split_inclusive('\n').scan(0, |end, line| {
             let begin = *end;
@@ -211,7 +215,7 @@ fn with_tables(text: &str, vms: &[Pod]) -> Result<String, String> {
         return Err(format!("the line {END:?} must stand behind {BEGIN:?}"));
     }
     let mut tables = String::new();
-    for Pod { name, uid, settings } in vms {
+    for PodSettings { name, uid, settings } in vms {
         // A value is written within quotes.
         let (name, cgroup) = (Value::from(&**name), Value::from(format!("kubernetes:{uid}")));
         tables += &format!("[[volume.steer.vm]]\nname = {name}\ncgroup = {cgroup}\n");
@@ -246,9 +250,9 @@ fn reload(socket: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn vm(name: &str, shares: i64) -> Pod {
+    fn vm(name: &str, shares: i64) -> PodSettings {
         let settings = Table::from_iter([("shares".to_owned(), shares.into())]);
-        Pod { name: name.to_owned(), uid: "1b-2c".to_owned(), settings }
+        PodSettings { name: name.to_owned(), uid: "1b-2c".to_owned(), settings }
     }
 
     #[test]

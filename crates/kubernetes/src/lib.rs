@@ -16,5 +16,5 @@ mod objects;
 mod settings;
 mod watch;
 
-pub use settings::{PREFIX, Pod, PodSettings};
+pub use settings::{NodeSettings, PREFIX, PodSettings};
 pub use watch::{FollowError, Node, follow};

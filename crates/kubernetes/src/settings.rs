@@ -70,7 +70,7 @@ pub(crate) struct Objects<'a> {
 
 /// A pod with settings of its own.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pod {
+pub struct PodSettings {
     /// Name of the VM: `NAMESPACE.POD`.
     pub name: String,
     /// The pod's uid, which its cgroup has in its name.
@@ -81,17 +81,17 @@ pub struct Pod {
 
 /// Settings of all pods of the node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PodSettings {
+pub struct NodeSettings {
     /// Pods that have settings of their own, by name.
-    pub vms: Vec<Pod>,
+    pub vms: Vec<PodSettings>,
     /// Keys and values that are not used, each with its object and the reason.
     pub notes: BTreeSet<String>,
 }
 
-impl PodSettings {
+impl NodeSettings {
     /// The settings of all pods. `only`: names of the StorageClasses whose claims count; empty: all claims count.
-    pub(crate) fn of(objects: &Objects, only: &[String]) -> PodSettings {
-        let mut answer = PodSettings::default();
+    pub(crate) fn of(objects: &Objects, only: &[String]) -> NodeSettings {
+        let mut answer = NodeSettings::default();
         let mut uses = BTreeMap::<&str, Vec<&Pod>>::new();
         for pod in objects.pods.values() {
             let owner = pod.owner.as_deref().filter(|owner| {
@@ -124,7 +124,7 @@ impl PodSettings {
             }
             if !settings.is_empty() {
                 let name = format!("{}.{}", pod.namespace, pod.name);
-                answer.vms.push(Pod { name, uid: pod.uid.clone(), settings });
+                answer.vms.push(PodSettings { name, uid: pod.uid.clone(), settings });
             }
         }
         answer
@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// Answer for a pod with these claims, of the StorageClass `san` and the VolumeAttributesClass `gold`.
-    fn answer(claims: &[Claim], gold: &Class, san: &Class, only: &[String]) -> PodSettings {
+    fn answer(claims: &[Claim], gold: &Class, san: &Class, only: &[String]) -> NodeSettings {
         let names: Vec<String> = (0..claims.len()).map(|n| format!("data-{n}")).collect();
         let keys = names.iter().map(|name| format!("shop/{name}"));
         let claims = keys.zip(claims.iter().cloned()).collect();
@@ -229,10 +229,10 @@ mod tests {
             attributes: &BTreeMap::from([("gold".to_owned(), gold.clone())]),
             storage: &BTreeMap::from([("san".to_owned(), san.clone())]),
         };
-        PodSettings::of(&objects, only)
+        NodeSettings::of(&objects, only)
     }
 
-    fn shares(answer: &PodSettings) -> Option<i64> {
+    fn shares(answer: &NodeSettings) -> Option<i64> {
         answer.vms.first().map(|vm| vm.settings["shares"].as_integer().unwrap())
     }
 
@@ -295,7 +295,7 @@ mod tests {
             attributes: &none,
             storage: &none,
         };
-        let answer = PodSettings::of(&objects, &[]);
+        let answer = NodeSettings::of(&objects, &[]);
         let shares = |name: &str| {
             let vm = answer.vms.iter().find(|vm| vm.name == name)?;
             vm.settings["shares"].as_integer()

@@ -16,7 +16,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::objects::{Reduced, key};
-use crate::settings::{Objects, PodSettings};
+use crate::settings::{NodeSettings, Objects};
 
 /// Time in which changes gather before they are taken over as one.
 const GATHER: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ pub enum FollowError {
 /// The API server is not known. The function never returns otherwise.
 pub fn follow(
     node: &Node,
-    take: impl FnMut(&PodSettings) -> bool,
+    take: impl FnMut(&NodeSettings) -> bool,
 ) -> Result<Infallible, FollowError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(following(node, take))
@@ -76,7 +76,7 @@ pub fn follow(
 
 async fn following(
     node: &Node,
-    mut take: impl FnMut(&PodSettings) -> bool,
+    mut take: impl FnMut(&NodeSettings) -> bool,
 ) -> Result<Infallible, FollowError> {
     let config = kube::Config::infer().await.map_err(|error| FollowError::Config(chain(&error)))?;
     tracing::info!(node = node.name, "following the pods of this node by {}", config.cluster_url);
@@ -155,14 +155,14 @@ impl Watches {
         (each.iter().any(|(changed, _)| *changed), each.iter().all(|(_, known)| *known))
     }
 
-    fn answer(&self, only: &[String]) -> PodSettings {
+    fn answer(&self, only: &[String]) -> NodeSettings {
         let objects = Objects {
             pods: &self.pods.kept,
             claims: &self.claims.kept,
             attributes: &self.attributes.kept,
             storage: &self.storage.kept,
         };
-        PodSettings::of(&objects, only)
+        NodeSettings::of(&objects, only)
     }
 }
 

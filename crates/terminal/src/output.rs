@@ -39,7 +39,7 @@ pub fn line(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// As [`line`], with line breaks kept.
+/// As [`line()`], with line breaks kept.
 pub fn lines(text: &str) -> String {
     escaped(text, |c| c == '\n')
 }

@@ -59,14 +59,14 @@ pub struct Shape {
 pub enum Command {
     /// Read so many bytes into the slot.
     Read {
-        /// First sector.
+        /// First sector of the range.
         sector: u64,
         /// Its length in bytes.
         len: u32,
     },
     /// Write so many bytes of the slot.
     Write {
-        /// First sector.
+        /// First sector of the range.
         sector: u64,
         /// Its length in bytes.
         len: u32,
@@ -77,14 +77,14 @@ pub enum Command {
     Serial,
     /// Give up the contents of sectors.
     Discard {
-        /// First sector.
+        /// First sector of the range.
         sector: u64,
         /// Its length in sectors.
         count: u32,
     },
     /// Have sectors read as zeroes.
     WriteZeroes {
-        /// First sector.
+        /// First sector of the range.
         sector: u64,
         /// Its length in sectors.
         count: u32,

@@ -2,7 +2,7 @@
 //! Simulation of scenarios in virtual time: discrete events, one seed, results equal to the bit.
 //!
 //! Everything but the clients is production code. Hosts are [`parda_control::Host`], or
-//! [`parda_control::KernelHost`] for a steered device; [`parda_exchange::Peers`] decides which hosts
+//! [`parda_control::Account`] for a steered device; [`parda_exchange::Peers`] decides which hosts
 //! count. The exchange has its production cost: in each period each host reads the slots in use and
 //! writes its own, as IOs of the array. `docs/simulator.md` lists what is modelled and what is not.
 //!
