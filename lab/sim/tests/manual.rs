@@ -27,7 +27,7 @@ fn are_shown(page: &str, document: &ProbeDocument, pictures: &[(&str, &str)]) {
 }
 
 fn probe(model: &str, mixes: &[LoadMix], elling: bool) -> ProbeDocument {
-    let mut target = parda_sim::probe::target(model.name()).unwrap();
+    let mut target = parda_sim::probe::target(model).unwrap();
     let wishes = Wishes {
         mixes: mixes.to_vec(),
         outstanding: 1..=256,

@@ -23,7 +23,7 @@ use rustix::process::Signal;
 use crate::metrics::{free_port, with_metrics};
 use crate::prometheus::Prometheus;
 use crate::stage::{Agent, LAB, Load, PARDA, Stage, config, until, uri};
-use parda_testkit::disk::LoopDevice;
+use parda_testkit::disk::AttachedDisk;
 
 /// A host with metrics at a port, in the exchange `exchange`.
 fn host(name: &str, control: &str, disks: &[(&str, &str)], port: u16) -> String {
@@ -450,7 +450,7 @@ fn load_that_is_not_under_control() {
 #[test]
 #[ignore = "make nightly: half a minute, as root; steering.rs has the same faults by parda status"]
 fn a_device_that_cannot_be_steered() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let stage = Stage::new();
     stage.sparse("data", 1 << 20);
     let ports = [free_port(), free_port()];

@@ -7,7 +7,7 @@ mod server;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use parda_testkit::disk::LoopDevice;
+use parda_testkit::disk::AttachedDisk;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -34,13 +34,13 @@ struct Node {
     /// The uid of the pod `db-0`.
     db: String,
     stage: Stage,
-    _disk: LoopDevice,
+    _disk: AttachedDisk,
 }
 
 impl Node {
     /// A node of a cluster with these objects. `None` where there is no loop device.
     fn new(server: fn(&Stage) -> Box<dyn Server>, objects: &[(&str, Value)]) -> Option<Node> {
-        let disk = LoopDevice::fast()?;
+        let disk = AttachedDisk::fast()?;
         let stage = stage();
         stage.exchange("exchange", 64);
         for file in ["node-1.toml", "another.toml"] {

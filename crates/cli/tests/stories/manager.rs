@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::fuse::{FuseFile, Halted};
 use crate::stage::{Agent, Stage, config, until, uri};
-use parda_testkit::disk::{LoopDevice, end};
+use parda_testkit::disk::{AttachedDisk, end};
 
 /// What the agent may be without a sign of life, in the environment's spelling.
 const WATCHDOG: &str = "WATCHDOG_USEC=400000";
@@ -195,7 +195,7 @@ fn an_agent_whose_steered_device_hangs_is_alive() {
     let server = stage.start("nbdkit", &server);
     until("nbdkit listens", || stage.path("nbd").exists());
     let socket = stage.path("nbd");
-    let Some(disk) = LoopDevice::of_nbd(&format!("nbd+unix:///?socket={}", socket.display()))
+    let Some(disk) = AttachedDisk::of_nbd(&format!("nbd+unix:///?socket={}", socket.display()))
     else {
         return;
     };

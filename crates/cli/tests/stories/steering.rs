@@ -10,10 +10,10 @@ use parda_agent::status::SteerStatus;
 use rustix::process::Signal;
 
 use crate::stage::{Agent, LAB, PARDA, Stage, config, until, uri};
-use parda_testkit::disk::{LoopDevice, end};
+use parda_testkit::disk::{AttachedDisk, end};
 
 /// A steered volume's configuration.
-fn steered(host: &str, control: &str, disk: &LoopDevice, more: &str) -> String {
+fn steered(host: &str, control: &str, disk: &AttachedDisk, more: &str) -> String {
     format!(
         "host = \"{host}\"\nstatus = \"unix:{host}.status\"\n\
          [[volume]]\nname = \"array\"\n[volume.control]\n{control}\n\
@@ -29,7 +29,7 @@ fn seconds(latency: &Latency) -> f64 {
 
 #[test]
 fn who_may_not_steer_is_told_who_may() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let stage = Stage::new();
     stage.ok(&["chmod", "777", "."]);
     let device = disk.device.to_str().unwrap();
@@ -41,7 +41,7 @@ fn who_may_not_steer_is_told_who_may() {
 }
 
 /// What bounds a device now.
-fn nr_requests(disk: &LoopDevice) -> u32 {
+fn nr_requests(disk: &AttachedDisk) -> u32 {
     let name = disk.device.file_name().unwrap();
     let file = Path::new("/sys/block").join(name).join("queue/nr_requests");
     std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
@@ -51,14 +51,14 @@ fn steer(agent: &Agent) -> SteerStatus {
     agent.volume().steer.unwrap()
 }
 
-fn load(disk: &LoopDevice, options: &[&str]) -> Child {
+fn load(disk: &AttachedDisk, options: &[&str]) -> Child {
     let always = ["--rw=randread", "--bs=4k", "--time_based", "--runtime=3600"];
     disk.fio(&[&always, options].concat())
 }
 
 /// Issued and not completed, and the most that was seen of it, looked at a thousand times. The
 /// device's own count has those that wait for a place too, but with no elevator nothing does.
-fn most_in_flight(disk: &LoopDevice) -> u32 {
+fn most_in_flight(disk: &AttachedDisk) -> u32 {
     let name = disk.device.file_name().unwrap();
     let file = Path::new("/sys/block").join(name).join("inflight");
     let look = |_| {
@@ -71,7 +71,7 @@ fn most_in_flight(disk: &LoopDevice) -> u32 {
 
 #[test]
 fn a_steered_device_is_as_it_was_however_its_agent_ends() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let stage = Stage::new();
     let before = nr_requests(&disk);
     let text = steered("host", "mode = \"static\"\nwindow_max = 16\nperiod = \"100ms\"", &disk, "");
@@ -115,7 +115,7 @@ fn a_steered_device_is_as_it_was_however_its_agent_ends() {
 
 #[test]
 fn what_is_in_flight_is_never_above_the_window_and_the_window_changes_under_load() {
-    let Some(disk) = LoopDevice::slow(Duration::from_millis(5), Duration::from_millis(5)) else {
+    let Some(disk) = AttachedDisk::slow(Duration::from_millis(5), Duration::from_millis(5)) else {
         return;
     };
     let stage = Stage::new();
@@ -147,7 +147,7 @@ fn what_is_in_flight_is_never_above_the_window_and_the_window_changes_under_load
 
 #[test]
 fn observing_sets_nothing_and_says_what_would_be_done() {
-    let Some(disk) = LoopDevice::slow(Duration::from_millis(20), Duration::from_millis(20)) else {
+    let Some(disk) = AttachedDisk::slow(Duration::from_millis(20), Duration::from_millis(20)) else {
         return;
     };
     let stage = Stage::new();
@@ -182,7 +182,7 @@ fn observing_sets_nothing_and_says_what_would_be_done() {
 
 #[test]
 fn somebody_else_writes_to_the_knob_or_takes_the_device_away() {
-    let Some(mut disk) = LoopDevice::numbered(77) else { return };
+    let Some(mut disk) = AttachedDisk::numbered(77) else { return };
     let stage = Stage::new();
     let control = "mode = \"static\"\nwindow_max = 16\nperiod = \"100ms\"";
     let agent = stage.agent("host", &steered("host", control, &disk, ""));
@@ -207,7 +207,7 @@ fn somebody_else_writes_to_the_knob_or_takes_the_device_away() {
 
 #[test]
 fn what_cannot_be_steered_is_refused_by_name() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let stage = Stage::new();
     let good = steered("host", "", &disk, "");
     let device = disk.device.display().to_string();
@@ -237,7 +237,7 @@ fn a_host_that_steers_and_hosts_that_serve_share_an_array_by_their_shares() {
     let _array = stage.start("san", &line);
     until("the array listens", || stage.path("san").exists());
     let lun = |n: u32| format!("nbd+unix:///lun{n}?socket={}", stage.path("san").display());
-    let Some(disk) = LoopDevice::of_nbd(&lun(0)) else { return };
+    let Some(disk) = AttachedDisk::of_nbd(&lun(0)) else { return };
     let control = "latency_threshold = \"40ms\"\nperiod = \"500ms\"";
     let exchange = "[volume.exchange]\nfile = \"exchange\"\nslots = 4\n";
     stage.exchange("exchange", 4);

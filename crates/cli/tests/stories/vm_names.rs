@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use parda_testkit::disk::LoopDevice;
+use parda_testkit::disk::AttachedDisk;
 
 use crate::stage::{Agent, PARDA, Process, Stage, until, wait_for};
 
@@ -19,7 +19,7 @@ const TWO: &str = r"machine.slice/machine-qemu\x2d4\x2ddb1.scope";
 const POD: &str = "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod1b_2c.slice";
 
 /// A host with these cgroups, and a configuration with these VMs, which is only looked at.
-fn host(disk: &LoopDevice, cgroups: &[&str], vms: &[(&str, &str)]) -> Stage {
+fn host(disk: &AttachedDisk, cgroups: &[&str], vms: &[(&str, &str)]) -> Stage {
     let stage = Stage::new();
     for cgroup in cgroups {
         std::fs::create_dir_all(stage.path("cgroups").join(cgroup)).unwrap();
@@ -70,7 +70,7 @@ fn qemu(stage: &Stage, cgroup: &str, guest: &str) -> Process {
 
 #[test]
 fn a_vm_has_the_settings_of_its_own_name_and_of_no_other() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let named =
         [("db", "libvirt:db"), ("oracle", "libvirt:Oracle DB (prod)"), ("pod", "kubernetes:1b-2c")];
     let stage = host(&disk, &[PROD, ORACLE, POD], &named);
@@ -84,7 +84,7 @@ fn a_vm_has_the_settings_of_its_own_name_and_of_no_other() {
 
 #[test]
 fn domains_of_one_machine_name_are_told_apart_by_their_qemus_or_refused() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let stage = host(&disk, &[ONE, TWO], &[("a", "libvirt:db_1"), ("b", "libvirt:db1")]);
     let agent = agent(&stage);
     let missed = || agent.volume().steer.unwrap().vms_without_pattern;
@@ -103,7 +103,7 @@ fn domains_of_one_machine_name_are_told_apart_by_their_qemus_or_refused() {
 
 #[test]
 fn patterns_without_a_vm_and_vms_without_a_pattern_are_seen_everywhere() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let stage = host(&disk, &[PROD], &[("db", "libvirt:db"), ("all", "lxc/*")]);
     let odd = stage.path("cgroups").join(OsStr::from_bytes(b"lxc/odd\xff"));
     std::fs::create_dir_all(odd).unwrap();
@@ -148,7 +148,7 @@ fn patterns_without_a_vm_and_vms_without_a_pattern_are_seen_everywhere() {
 
 #[test]
 fn vms_of_one_name_are_told_apart_in_the_status() {
-    let Some(disk) = LoopDevice::fast() else { return };
+    let Some(disk) = AttachedDisk::fast() else { return };
     let stage = host(&disk, &["qemu.slice/100.scope", "lxc/100"], &[("guest", "proxmox:*")]);
     let agent = agent(&stage);
     until_vms(&agent, &[("guest/100", "lxc/100"), ("guest/100", "qemu.slice/100.scope")]);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::stage::{PARDA, until, wait_for};
-use parda_testkit::disk::{LoopDevice, end};
+use parda_testkit::disk::{AttachedDisk, end};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn watch(disk: &LoopDevice, options: &[&str]) -> Command {
+fn watch(disk: &AttachedDisk, options: &[&str]) -> Command {
     let mut command = Command::new(PARDA);
     command.args(["steer", "watch", "--seconds", "1"]).args(options).arg(&disk.device);
     command
@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn who_may_not_load_ebpf_is_told_so_and_has_littles_law() {
-    let Some(disk) = LoopDevice::slow(20 * MS, 20 * MS) else { return };
+    let Some(disk) = AttachedDisk::slow(20 * MS, 20 * MS) else { return };
     let mut fio = disk.load(&["--rw=randread", "--bs=8k", "--iodepth=4"]);
     // In a second of a busy machine there may be no IO.
     let table = wait_for("IO by Little's law", || {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use parda_agent::file::{DiskTable, File, SteerTable, SteeredVmTable};
