@@ -408,8 +408,9 @@ fn not_held(tenant: &TenantSettings, work: &Work) -> Option<(&'static str, Strin
     }
     let limit = tenant.limit?;
     let fault = match work {
+        Work::Serve(_) => None,
+        Work::Steer(_) => limit.fault_steered(),
         Work::Qemu(_) => limit.fault_throttled(),
-        _ => limit.fault_steered(),
     };
     Some(("limit", fault?))
 }

@@ -276,7 +276,7 @@ fn an_export_is_written_to_if_it_is_named_again_and_holds_nothing() {
 #[test]
 fn what_is_no_target_is_said_to_be_none_by_name() {
     let said = |name: &str| Target::open(name, &Writes::No, None).unwrap_err().to_string();
-    assert!(said("model:cx5").contains("drive-7200"), "{}", said("model:cx5"));
+    assert!(said("model:cx5").contains("parda-lab probe model:cx5"), "{}", said("model:cx5"));
     assert!(said("/nowhere").contains("/nowhere: No such file"), "{}", said("/nowhere"));
     assert_eq!(said("/dev/null"), "/dev/null: is neither a file nor a block device");
     assert!(said("http://x/y").contains("must begin with nbd://"));

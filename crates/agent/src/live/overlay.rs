@@ -94,8 +94,7 @@ impl Overlay {
                 let setting = DiskSetting::find(key);
                 setting.is_some_and(|setting| match steered_by(volume) {
                     None => true,
-                    Some("qemu") => setting.also.contains(&Holder::Throttled),
-                    Some(_) => setting.also.contains(&Holder::Steered),
+                    Some((_, holder)) => setting.also.contains(&holder),
                 })
             };
             let disks = vms(volume).into_iter().map(|(name, _)| {
@@ -335,13 +334,14 @@ fn tables<'a>(of: &'a Table, key: &str) -> impl Iterator<Item = &'a Table> + use
 }
 
 /// Table of a volume that is not served, which has its VMs.
-fn steered_by(volume: &Table) -> Option<&'static str> {
-    ["steer", "qemu"].into_iter().find(|key| volume.contains_key(*key))
+fn steered_by(volume: &Table) -> Option<(&'static str, Holder)> {
+    let kinds = [("steer", Holder::Steered), ("qemu", Holder::Throttled)];
+    kinds.into_iter().find(|(key, _)| volume.contains_key(*key))
 }
 
 /// The VMs of a volume: its disks, the VMs of its device, or the rules for its QEMUs. A disk's listener names it where two have its name.
 fn vms(volume: &Table) -> Vec<(DiskName, &Table)> {
-    let all: Vec<_> = match steered_by(volume).map(|key| &volume[key]) {
+    let all: Vec<_> = match steered_by(volume).map(|(key, _)| &volume[key]) {
         Some(outside) => outside.as_table().into_iter().flat_map(|it| tables(it, "vm")).collect(),
         None => tables(volume, "disk").collect(),
     };
@@ -366,7 +366,7 @@ pub(super) fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a m
             return control.as_table_mut();
         }
         Of::Vm(disk) => match steered_by(volume) {
-            Some(key) => (volume.get_mut(key)?.get_mut("vm")?, disk.clone()),
+            Some((key, _)) => (volume.get_mut(key)?.get_mut("vm")?, disk.clone()),
             None => (volume.get_mut("disk")?, disk.clone()),
         },
         Of::Tenant(name) => (volume.get_mut("tenant")?, DiskName::new(name)),

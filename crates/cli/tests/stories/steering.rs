@@ -147,7 +147,8 @@ fn what_is_in_flight_is_never_above_the_window_and_the_window_changes_under_load
 
 #[test]
 fn observing_sets_nothing_and_says_what_would_be_done() {
-    let Some(disk) = AttachedDisk::slow(Duration::from_millis(20), Duration::from_millis(20)) else {
+    let Some(disk) = AttachedDisk::slow(Duration::from_millis(20), Duration::from_millis(20))
+    else {
         return;
     };
     let stage = Stage::new();
