@@ -20,9 +20,9 @@ pub enum PagePart<'a> {
 /// A page. All content is escaped and shown as text.
 ///
 /// ```
-/// use parda_plot::Part;
+/// use parda_plot::PagePart;
 ///
-/// assert!(parda_plot::html("A report", &[Part::Lines("kvm-01  1,482")]).contains("1,482"));
+/// assert!(parda_plot::html("A report", &[PagePart::Lines("kvm-01  1,482")]).contains("1,482"));
 /// ```
 #[must_use]
 pub fn html(title: &str, parts: &[PagePart<'_>]) -> String {

@@ -6,11 +6,11 @@
 //! all connections unless told otherwise.
 //!
 //! ```no_run
-//! use parda_bench::{Operation, Plan};
+//! use parda_bench::{BenchPlan, Operation};
 //!
-//! let plan = Plan {
+//! let plan = BenchPlan {
 //!     depth: 16,
-//!     ..Plan::new(vec!["nbd+unix:///vm1?socket=/run/parda/a.sock".parse()?], Operation::RandomRead)
+//!     ..BenchPlan::new(vec!["nbd+unix:///vm1?socket=/run/parda/a.sock".parse()?], Operation::RandomRead)
 //! };
 //! let measured = parda_bench::run(&plan)?;
 //! println!("{:.0} IOPS", measured.iops());
