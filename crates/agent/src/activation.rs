@@ -1,5 +1,5 @@
-//! Sockets that a service manager passes to the agent (sd_listen_fds(3)): it has bound them, holds
-//! them while the agent restarts, and clients that connect meanwhile wait in their queues.
+//! Sockets that a service manager passes to the agent (sd_listen_fds(3)). The manager has bound them and keeps them open while the agent
+//! restarts. Clients that connect meanwhile wait in the queues of these sockets.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -19,8 +19,8 @@ enum BoundAddress {
     Tcp(SocketAddr),
 }
 
-/// The sockets that were passed. They stay open as long as this is kept, so that a listener that
-/// goes and comes again finds its socket.
+/// The sockets that were passed. They stay open as long as this value exists, so that a listener that is removed and added again finds its
+/// socket.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     sockets: Vec<(BoundAddress, OwnedFd)>,
@@ -71,7 +71,7 @@ impl Passed {
         (0..self.sockets.len()).filter(is_unused).collect()
     }
 
-    /// Where the socket of a number listens.
+    /// Address at which the socket of this number listens.
     pub(crate) fn place(&self, number: usize) -> String {
         self.sockets[number].0.to_string()
     }

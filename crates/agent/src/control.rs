@@ -1,5 +1,5 @@
-//! The control thread of a volume: once per period it hears the other hosts, has the law tick, and
-//! publishes the report. Everything here may block and may fail without any IO noticing.
+//! The control thread of a volume. Once per period it receives the reports of the other hosts, ticks the law, and publishes its own report.
+//! Everything here may block and may fail without any IO noticing.
 
 mod link;
 
@@ -204,7 +204,7 @@ impl Control {
     /// no more.
     fn compare_settings(&mut self, report: &Report, tenants: &[TenantPart]) {
         let now = self.now();
-        // What nobody hears cannot be compared.
+        // Settings can only be compared with hosts whose reports arrive.
         let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
         let period = Some(self.config.law.period);
         let own = Said { host: self.host.as_str(), period, report, tenants };

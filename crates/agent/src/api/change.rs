@@ -296,7 +296,7 @@ fn and(list: &[&str]) -> String {
     }
 }
 
-/// How long a change lasts: as the request says, else over restarts if there is a state file.
+/// Lifetime of a change: as the request demands, else over restarts if there is a state file.
 pub(super) fn kept_where(layers: &Layers, keep: Option<Keep>) -> Result<Keep, ApiRefusal> {
     match (keep, &layers.state) {
         (Some(Keep::State), None) => {

@@ -10,7 +10,7 @@ use crate::file;
 pub struct Pool {
     /// Name of the pool, the same on all its volumes and hosts. Its volumes meet in one exchange of this name.
     pub name: String,
-    /// What this host is called there at this volume: `HOST/VOLUME`.
+    /// Name of this host in the pool for this volume: `HOST/VOLUME`.
     pub member: HostName,
 }
 

@@ -19,10 +19,10 @@ use crate::status::{ExchangeStatus, exchange::peer};
 const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
                          give each a `host` of its own and restart it";
 
-/// Rounds without any other host after which that is a fault where others are expected: hosts that start together need some.
+/// Rounds without any other host after which silence is a fault, where others are expected. Hosts that start together need some rounds.
 const SILENCE: u64 = 8;
 
-/// The other hosts, and the way to them. Whatever is wrong with it keeps no IO from being served.
+/// The other hosts, and the way to them. A fault of the exchange keeps no IO from being served.
 pub(super) struct Link {
     volume: String,
     me: Identity,
@@ -39,7 +39,7 @@ pub(super) struct Link {
     silence: Option<String>,
     /// Hosts that are heard and do not hear this one, each of which is logged once.
     one_way: Vec<OneWay>,
-    /// It failed in this period: hearing, saying, or both.
+    /// The exchange failed in this period, in reading, in writing, or both.
     pub(super) failing: bool,
     failures: u64,
     /// Periods in which another live host had this host's name.
@@ -111,8 +111,8 @@ impl Link {
         self.doubted = doubted;
     }
 
-    /// Says once that nobody is heard, though others are expected, and of each host that it does not hear this one. Returns
-    /// whether others are expected and none is known.
+    /// Logs once that no host is heard, though others are expected, and each host that does not hear this one. Returns whether others are
+    /// expected and none is known.
     fn name_silence(&mut self, now: Instant) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let (volume, silence) = (&self.volume, exchange.silence());
@@ -154,8 +154,8 @@ impl Link {
         self.exchange.as_mut()
     }
 
-    /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
-    /// fails, shows hosts of which none has yet been seen to live, or shows none though others are expected.
+    /// Sum of the last reports of the other hosts. `None` while nothing is known of them. Then the exchange fails, shows only hosts not yet
+    /// seen alive, or shows none though others are expected.
     pub(super) fn hear(&mut self, period: Span, now: Instant) -> Option<Heard> {
         self.failing = false;
         match self.open(period)?.collect(now) {
