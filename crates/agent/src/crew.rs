@@ -1,7 +1,7 @@
-//! Threads for work that may hang in the kernel: few as long as work gets on, and more as some of it does not.
+//! Threads for work that may hang in the kernel: few while work finishes in time, and more when some of it hangs.
 //!
-//! A host may have ten thousand files to open. With a thread for each of them the last would begin seconds after the first, on
-//! a healthy file system; with one thread for all, a single file that hangs would hold up the rest.
+//! A host may have ten thousand files to open. With a thread for each file, the last would begin seconds after the first, even on a healthy
+//! file system. With one thread for all, a single file that hangs would delay the rest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::news::is_news;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How many threads work at once, of those that get on.
+/// Number of threads at work that are not stuck.
 const FEW: usize = 8;
 
 /// After what time a thread counts as one that does not get on.
@@ -60,7 +60,7 @@ impl Crew {
         let now = Instant::now();
         let slow = |begun: &&Instant| now.saturating_duration_since(**begun) >= SLOW;
         let stuck = shift.at_work.values().filter(slow).count();
-        // Twice as many each time that all are stuck: a thousand that hang hold up others for less than a second.
+        // The number doubles each time that all are stuck: a thousand that hang delay others for less than a second.
         let most = FEW + 2 * stuck;
         let mut wanted = most.saturating_sub(shift.at_work.len()).min(shift.queue.len());
         while wanted > 0 && self.start(&mut shift, now) {

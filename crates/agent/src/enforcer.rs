@@ -8,7 +8,7 @@ use parda_control::{Decision, Measurement, Span, Window};
 use crate::config;
 use crate::status::{Detail, SteerStatus, VolumeStatus};
 
-/// Enforcer of a volume. It measures once per period, and works by the last decision of the law.
+/// Enforcer of a volume. The enforcer measures once per period, and works by the last decision of the law.
 pub(crate) trait Enforcer: Send {
     /// Ends a period. `None` while there is nothing to measure. `into`: an earlier measurement, whose memory may be used again.
     fn measure(&mut self, into: Measurement) -> Option<Measurement>;
@@ -25,7 +25,7 @@ pub(crate) trait Enforcer: Send {
     fn want(&mut self, wanted: &config::Volume);
 
     /// Its own fields of the status. Returns names and shares of the VMs in the order of the last measurement, for the forecast of observe
-    /// mode; none if they have changed since.
+    /// mode. The list is empty if they have changed since.
     fn state(
         &mut self,
         status: &mut VolumeStatus,

@@ -62,7 +62,7 @@ pub(crate) fn open(
 
 fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String> {
     let settings = SlotSettings {
-        // A run of its own: numbers begin anew, which the others take for old ones of a run that they know.
+        // A run of its own: its numbers begin anew. Under the old run the other hosts would take its records for old ones.
         me: Identity { host: host.me.host.clone(), incarnation: Incarnation::starting_now() },
         volume: VolumeId::of(host.volume),
         choice: exchange.choice,

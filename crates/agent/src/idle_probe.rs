@@ -1,6 +1,6 @@
-//! A daily probe of a volume that is idle: reads only, by one host, stopped by the first IO of anybody else.
+//! A daily probe of a volume that is idle. One host does the probe, with reads only, and the first IO of any other source stops it.
 //!
-//! IO of this host is looked for in its own ring every few milliseconds, IO of other hosts in the exchange once per
+//! The probe looks for IO of this host in its own ring every few milliseconds. For IO of other hosts, it looks in the exchange once per
 //! period.
 
 mod reads;
@@ -197,7 +197,7 @@ fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
         return Err("no knee was seen, and the stored one is kept".to_owned());
     };
     let text = document.json();
-    // What an agent would not start with is not stored: a number that is none is null in JSON.
+    // A document with which an agent would not start is not stored: JSON writes NaN as null, which would not load.
     let again = ProbeDocument::parse(file, &text).map_err(|error| error.to_string())?;
     Probed::of(file, &again)?;
     let mode = std::fs::metadata(file).map_or(0o644, |about| about.mode());
@@ -277,7 +277,7 @@ mod tests {
         let busy = || began.elapsed() > Duration::from_millis(300);
         let ended = measure(&target(dir.path()), MOST_OUTSTANDING, TIME_S, &busy);
         assert!(ended.unwrap().is_none());
-        // 300 ms, one look, and the read that is under way; a busy machine takes longer, but not all the time that a probe may have.
+        // The time is 300 ms, one look, and the read under way. A busy machine takes longer, but less than the probe's whole time.
         assert!(began.elapsed().as_secs_f64() < TIME_S / 2.0, "{:?}", began.elapsed());
     }
 

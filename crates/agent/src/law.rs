@@ -1,5 +1,5 @@
-//! The law of a volume with its enforcer. It outlives the ring, which may be started again, and the control thread, which is another one
-//! when the exchange changes.
+//! The law of a volume with its enforcer. This state outlives the ring, which may be started again. It also outlives the control thread,
+//! which a change of the exchange replaces.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::steered::Steered;
 use crate::threshold::ThresholdStatus;
 use crate::throttled::Throttled;
 
-/// What the other hosts say: their reports added up, and what each says of its tenants.
+/// Reports of the other hosts: their totals, and the part of each in its tenants.
 pub(crate) type Heard = (Totals, Vec<TenantPart>);
 
 /// What a host publishes.

@@ -21,7 +21,7 @@ use crate::locked::locked;
 pub(super) const SIZE: u64 = 16 << 10;
 /// Alignment that O_DIRECT asks of memory.
 const ALIGNED: usize = 4096;
-/// How often a reader of the recording is asked whether to stop.
+/// Interval at which a reader of the recording asks whether to stop.
 const LOOK: Duration = Duration::from_millis(5);
 /// Time between two snapshots.
 const SLICE: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ impl Reads {
     /// Opens the target, and describes it.
     ///
     /// # Errors
-    /// It cannot be opened with O_DIRECT, or its region is smaller than one read.
+    /// The target cannot be opened with O_DIRECT, or its region is smaller than one read.
     pub(super) fn open(target: &Target) -> std::io::Result<(Reads, TargetInfo)> {
         let direct = OFlags::DIRECT.bits().cast_signed();
         let mut file = OpenOptions::new().read(true).custom_flags(direct).open(&target.path)?;

@@ -143,8 +143,8 @@ impl Overlay {
         self.drop_empty();
     }
 
-    /// Takes out a disk's addition or removal, and its settings. Those of a disk that layers `below` have count again when it comes back,
-    /// but for its drain, which was for the removal.
+    /// Takes out a disk's addition or removal, and its settings. If layers `below` have the disk, its settings stay for its return. Its
+    /// drain goes, as it was for the removal.
     pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName, below: bool) {
         let of = self.volume_of(volume);
         let all = of.add.len();
