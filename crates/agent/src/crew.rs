@@ -15,10 +15,10 @@ use crate::news::is_news;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Number of threads at work that are not stuck.
+/// Number of threads while none is stuck.
 const FEW: usize = 8;
 
-/// After what time a thread counts as one that does not get on.
+/// Time of one piece of work after which its thread counts as stuck.
 pub(crate) const SLOW: Duration = Duration::from_millis(100);
 
 /// Threads with a queue of work.
@@ -60,7 +60,7 @@ impl Crew {
         let now = Instant::now();
         let slow = |begun: &&Instant| now.saturating_duration_since(**begun) >= SLOW;
         let stuck = shift.at_work.values().filter(slow).count();
-        // The number doubles each time that all are stuck: a thousand that hang delay others for less than a second.
+        // The number at least doubles each time that all are stuck: a thousand that hang delay others for less than a second.
         let most = FEW + 2 * stuck;
         let mut wanted = most.saturating_sub(shift.at_work.len()).min(shift.queue.len());
         while wanted > 0 && self.start(&mut shift, now) {
@@ -69,7 +69,7 @@ impl Crew {
         (!shift.queue.is_empty()).then(|| now + SLOW)
     }
 
-    /// Reason why nothing of what waits begins: there is no thread, and none can be started.
+    /// Reason why no waiting work begins: there is no thread, and none can be started.
     pub(crate) fn fault(&self) -> Option<String> {
         let shift = locked(&self.0);
         shift.fault.clone().filter(|_| shift.at_work.is_empty() && !shift.queue.is_empty())

@@ -1,5 +1,5 @@
-//! What the agent tells the service manager that started it (sd_notify(3)): that it serves, reads its configuration again, ends; its
-//! state in a line; and that its main thread lives.
+//! Messages to the service manager that started the agent (sd_notify(3)). They report start, reload, end, a line of state, and that the
+//! main thread lives.
 //!
 //! A thread of its own speaks, so that a manager which does not listen delays nobody. Without `NOTIFY_SOCKET` there is no thread.
 
@@ -17,7 +17,7 @@ pub(crate) use pulse::Pulse;
 /// Longest state in characters: `systemctl status` shows a line.
 const STATE_LIMIT: usize = 400;
 
-/// How long the agent's end waits for the last message to be taken.
+/// Longest wait of the agent's end for the last message to be taken.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The service manager, if there is one.
@@ -33,8 +33,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Begins to speak to the manager that the environment names. With a watchdog (`WATCHDOG_USEC`) the main thread is asked for
-    /// a sign of life by `ask` again and again, which it gives by [`Pulse::answer`].
+    /// Begins to speak to the manager that the environment names. With a watchdog (`WATCHDOG_USEC`), `ask` asks the main thread again and
+    /// again for a sign of life. The thread gives that sign by [`Pulse::answer`].
     pub(crate) fn start(ask: impl Fn() + Send + 'static) -> std::io::Result<Manager> {
         let pulse = Arc::new(Pulse::default());
         let mut manager =
@@ -139,7 +139,7 @@ fn send(state: NotifyState<'_>) {
     }
 }
 
-/// The text as a line: an error may quote a line break of a file, and what follows would be taken for another message.
+/// The text as a line. An error may quote a line break of a file, after which the manager would read another message.
 fn line(text: &str) -> String {
     text.chars().take(STATE_LIMIT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,12 +1,12 @@
-//! The NBD servers with TLS that a configuration names, tried for `parda check`: certificates that
-//! do not fit together are found out by no other look.
+//! Trial for `parda check` of the NBD servers with TLS that a configuration names. No other check finds certificates that do not fit
+//! together.
 
 use parda_block::{BackendConfig, DiskConfig, OpenError};
 
 use crate::config::Config;
 
-/// Connects to the servers with TLS behind disks, all at once, and says of which nothing is to be
-/// had. That is no error: a server may come later than its agent.
+/// Connects to the servers with TLS behind disks, all at once, and says of which nothing is to be had. A missing server is no error: it may
+/// come later than its agent.
 #[must_use]
 pub fn examine(config: &Config) -> Vec<String> {
     let disks = config.volumes.iter().flat_map(|volume| volume.disks().iter());

@@ -13,7 +13,8 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// Notes a failure. Returns whether its fault is to be told: more than `tolerated` in a row have failed, and it was not told yet.
+    /// Notes a failure. Returns whether its fault is to be logged: more than `tolerated` in a row have failed, and no log line has reported
+    /// it yet.
     pub(crate) fn fails(&mut self, fault: &str, tolerated: u32) -> bool {
         self.in_a_row += 1;
         self.in_a_row > tolerated && is_news(&mut self.told, fault)

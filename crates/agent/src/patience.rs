@@ -1,9 +1,10 @@
 //! Questions to file systems, none of which is waited for longer than a bound.
 //!
-//! A call to a file cannot be taken back: where a server of NFS or FUSE does not answer, it hangs. All questions of a caller are asked by the
-//! few threads of a [`Crew`], which has more where some hang. A path is silent when its own call takes longer than [`PATIENCE`], however long
-//! it had to wait for its turn: many questions to a slow file system take their time, and are answered. A path that was found silent is not asked
-//! again before its call has come back, however often it is asked about. Callers do not wait for each other.
+//! A call to a file cannot be taken back, and hangs while a server of NFS or FUSE does not answer. The few threads of a [`Crew`], which has
+//! more where some hang, ask all questions of a caller. All questions of a caller are asked by the few threads of a [`Crew`], which has
+//! more where some hang. A path is silent when its own call takes longer than [`PATIENCE`]. The wait for its turn does not count: a slow
+//! file system may answer many questions late. A silent path is not asked again before its call has come back, for any number of callers.
+//! Callers do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use parda_awake::Instant;
 use crate::crew::{Crew, SLOW};
 use crate::locked::locked;
 
-/// How long a file system may take to answer before the agent goes on without its answer.
+/// Longest wait for a file system's answer, after which the agent continues without the answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What to do about a file system that does not answer.
+/// Advice on a file system that does not answer.
 pub(crate) const LOOK_BEHIND: &str =
     "see whether the server (NFS, FUSE) or the array behind it answers";
 
@@ -37,7 +38,7 @@ impl<T> Question<T> {
 
 /// News of a path.
 enum News<T> {
-    /// It is asked about from now on.
+    /// The question about this path begins now.
     Begun(PathBuf, Instant),
     /// Its answers, each with the number of the question.
     Answered(PathBuf, Vec<(usize, T)>),
@@ -96,7 +97,7 @@ fn ask_within<T: Send + 'static>(
         next = now + SLOW.min(patience / 10);
         crew.hire();
         let is_silent = |since: Instant| now.saturating_duration_since(since) >= patience;
-        // Who answers has the lock: no path is silent that has answered.
+        // A thread that answers has the lock: no path is silent that has answered.
         let mut silent = locked(&SILENT);
         is_told.try_iter().for_each(|news| take(news, &mut awaited));
         awaited.retain(|path, asked| {
@@ -118,7 +119,7 @@ fn ask_within<T: Send + 'static>(
     answers
 }
 
-/// Answers all questions about a path. Who asked may have gone on without.
+/// Answers all questions about a path. The caller may have gone on without the answers.
 fn answer<T>(path: PathBuf, questions: Vec<(usize, Question<T>)>, told: &Sender<News<T>>) {
     let _ = told.send(News::Begun(path.clone(), Instant::now()));
     let answers = questions.into_iter().map(|(number, question)| (number, (question.ask)()));

@@ -1,7 +1,7 @@
 //! Settings that live in etcd for all hosts: read, put in force, and read back.
 //!
-//! A thread of its own makes all calls to etcd, and puts a policy in force as a live change is. Neither the control thread nor IO waits
-//! for this thread. It waits for etcd and for the agent's main thread only.
+//! A thread of its own makes all calls to etcd. It puts a policy in force the way a live change is. Neither the control thread nor IO waits
+//! for this thread. This thread waits for etcd and for the agent's main thread only.
 
 mod report;
 
@@ -23,10 +23,10 @@ use crate::live::Policies;
 /// Time that each endpoint has for an answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Part of the period by which the rounds of a host vary, so that hosts that start together do not ask together.
+/// Part of the period by which the rounds of a host vary. Hosts that start together thus do not ask together.
 const SPREAD: f64 = 0.2;
 
-/// The thread that follows the policy, as the main thread sees it. It ends by itself after this was dropped.
+/// The thread that follows the policy, as the main thread sees it. The thread ends by itself after this value is dropped.
 pub(crate) struct Follower {
     config: config::Policy,
     volumes: Vec<String>,
@@ -158,7 +158,7 @@ impl Following {
         }
         self.keep();
         let done = match looked {
-            // It was etcd's answer, so what is in force is told all the same.
+            // `Gone` is an answer of etcd, so the policy in force is published all the same.
             Err(StoreError::Gone) => self.publish().and(looked),
             _ => looked.and_then(|()| self.publish()),
         };
@@ -172,7 +172,7 @@ impl Following {
             let news = self.store.news(seen.head)?;
             let back = news.cluster < seen.cluster;
             seen.cluster = news.cluster;
-            // A cluster whose revision went back has lost data, or the member that answered lags: a read by a majority tells.
+            // If the cluster's revision went back, the cluster has lost data or the answering member lags. A read by a majority decides.
             if !news.changed && !back {
                 return Ok(());
             }

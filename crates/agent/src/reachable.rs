@@ -57,7 +57,7 @@ pub fn examine(config: &Config) -> Vec<String> {
     notes
 }
 
-/// Servers without TLS behind disks and exchanges, each asked once. Those with TLS are tried as a whole elsewhere.
+/// Servers without TLS behind disks and exchanges, each asked once. Servers with TLS are tried as a whole elsewhere.
 fn servers(config: &Config) -> Vec<(String, Question)> {
     let mut users: BTreeMap<String, (Uri, Vec<String>)> = BTreeMap::new();
     for volume in &config.volumes {

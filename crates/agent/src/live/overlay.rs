@@ -180,7 +180,7 @@ impl Overlay {
         })
     }
 
-    /// Adds or removes a disk. What was set of an earlier disk of its name is nothing of one that is added.
+    /// Adds or removes a disk. A new disk does not inherit settings of an earlier disk with its name.
     pub(crate) fn take(&mut self, volume: &str, shape: Shape) {
         let of = self.volume_of(volume);
         match shape {

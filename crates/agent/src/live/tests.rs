@@ -310,7 +310,7 @@ fn a_policy_that_contradicts_a_live_change_is_refused_and_says_which() {
     assert!(why.contains("window_min = 8, a live change on this host"), "{why}");
     assert_eq!(config.volumes[0].law.law.window_min.0, 8.0);
     assert!(in_force.layers.policy.volumes.is_empty());
-    // It is taken once the change is taken back.
+    // The policy comes into force once the live change is cleared.
     let mut layers = live.layers();
     layers.temporary.clear(&Target::volume("array"), "window_min");
     live.take(layers.clone(), layers);

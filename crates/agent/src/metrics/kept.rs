@@ -1,4 +1,4 @@
-//! Text of disks, kept from one answer to the next: of a thousand disks most do nothing in a second, and a disk has 52 series.
+//! Text of disks, kept from one answer to the next. Of a thousand disks most are idle in a second, and a disk has 52 series.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub(super) struct Kept {
 struct KeptDisk {
     disk: DiskNow,
     text: String,
-    /// Where those of each family end.
+    /// End of each family's samples in `text`.
     ends: Vec<usize>,
 }
 

@@ -12,7 +12,7 @@ use crate::config::Listener;
 use crate::news::is_news;
 use crate::status::DiskState;
 
-/// After what time it is tried again for the first time to open a disk or a listener, and at most.
+/// First and longest pause between attempts to open a disk or a listener.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// At most, if another disk of this agent has to be closed first.
@@ -72,7 +72,7 @@ impl<T, O> Member<T, O> {
         }
     }
 
-    /// It could not be opened. True if that is news.
+    /// Notes that it could not be opened. True if that is news.
     pub(super) fn failed(&mut self, fault: String) -> bool {
         self.wait(fault, LAST_PAUSE)
     }
@@ -110,7 +110,7 @@ impl<T, O> Member<T, O> {
         self.pause = FIRST_PAUSE;
     }
 
-    /// It has been tried.
+    /// Whether the first attempt to open it has ended.
     pub(super) fn is_settled(&self) -> bool {
         self.fault.is_some() || matches!(self.state, State::Open(_) | State::Leaving)
     }

@@ -1,5 +1,5 @@
-//! What the volumes of an agent share: memory, sockets that were passed, addresses and places while they move from one disk or volume to
-//! another.
+//! State shared by the volumes of an agent: memory and passed sockets. Also addresses and places, while they move from one disk or volume
+//! to another.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,8 +37,8 @@ impl Owner {
     }
 }
 
-/// Where the volumes of this agent listen. A volume binds an address when the one that had it has
-/// closed its socket and removed the socket's file.
+/// Addresses at which the volumes of this agent listen. A volume binds an address when the one that had it has closed its socket and
+/// removed the socket's file.
 #[derive(Clone, Default)]
 pub(crate) struct Addresses(Arc<Mutex<HashMap<Address, (Owner, String)>>>);
 
@@ -65,7 +65,7 @@ impl Addresses {
 pub(super) struct Heard(Arc<Mutex<Option<Instant>>>);
 
 impl Heard {
-    /// It is asked from now on, or has answered.
+    /// Notes that the file system is asked from now on, or has answered.
     pub(super) fn now(&self) {
         *locked(&self.0) = Some(Instant::now());
     }
@@ -92,7 +92,7 @@ impl Heard {
 /// Bytes of a place.
 type Bytes = (Place, Option<Range<u64>>);
 
-/// What is being opened.
+/// Places that are being opened.
 #[derive(Clone, Default)]
 pub(crate) struct Opens(Arc<Mutex<HashMap<Bytes, Heard>>>);
 
