@@ -14,14 +14,13 @@ use serde::{Deserialize, Serialize};
 /// ones see too little of what the faster ones do.
 const PERIODS: u64 = 4;
 
-/// Periods for which a difference must last before it is logged: while a change is rolled out host by host,
-/// hosts differ for a moment.
+/// Periods for which a difference must last before it is logged. While a change is rolled out host by host, hosts differ for a moment.
 const LASTS: u32 = 3;
 
 /// Values in force of the settings that all hosts must have alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingsStatus {
-    /// What shares divide, as the configuration spells it: `outstanding`, `iops`, `bytes`, or a cost.
+    /// Quantity that shares divide, as the configuration spells it: `outstanding`, `iops`, `bytes`, or a cost.
     pub fairness: String,
     /// The same; `None` where shares divide outstanding IOs.
     pub costs: Option<Costs>,
@@ -87,7 +86,7 @@ pub(crate) struct Said<'a> {
     /// Period that it was told, if it is known.
     pub(crate) period: Option<Span>,
     pub(crate) report: &'a Report,
-    /// What it says of tenants.
+    /// Its parts in the tenants.
     pub(crate) tenants: &'a [TenantPart],
 }
 
@@ -114,7 +113,7 @@ fn difference<'a>(
     (told.len() > 1).then_some(Difference { setting, in_force, own, told })
 }
 
-/// The tenants of the first host whose settings are others on other hosts, which tell each other a hash of these.
+/// Tenants of the first host whose settings differ on other hosts. Hosts compare a hash of these settings.
 pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<Difference> {
     let Some(own) = hosts.first() else { return Vec::new() };
     let differ = |name: &TenantName| {

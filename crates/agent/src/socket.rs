@@ -12,7 +12,7 @@ use parda_block::{SocketAccess, SocketFile};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// How long both ends wait for each other.
+/// Longest wait of each end for the other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A thread that answers at a socket until it is dropped.
@@ -24,7 +24,7 @@ pub struct Server {
     _file: SocketFile,
 }
 
-/// How long to wait when nobody can be heard, for want of file descriptors most likely.
+/// Pause after a failed accept, most likely for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
@@ -78,7 +78,7 @@ pub(crate) enum Owner {
     Silent,
 }
 
-/// A socket that is looked at again and again over one connection, so that a busy owner has time for its answer.
+/// Repeated checks of a socket over one connection, so that a busy owner has time for its answer.
 #[derive(Debug)]
 pub(crate) struct SocketWatch<'a> {
     path: &'a Path,
@@ -121,7 +121,7 @@ fn connect(path: &Path) -> Result<UnixStream, Errno> {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // It waits for somebody to ask. To connect would wake whoever listens at that path now.
+        // The thread waits for a connection. To connect would wake whoever listens at that path now.
         let woken = net::shutdown(&self.listener, net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _ = thread.join();

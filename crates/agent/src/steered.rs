@@ -193,7 +193,7 @@ impl Steered {
         self.vms.set(&self.volume, &self.steer, device.map(|device| &device.device), allowed);
     }
 
-    /// What the device did since the last look; nothing if it is gone.
+    /// Activity of the device since the last look; `None` if the device is gone.
     fn look(&mut self) -> Option<Look> {
         let looked = self.device.as_mut()?.look();
         looked.map_err(|error| self.lose(&error)).ok()
@@ -239,7 +239,7 @@ impl Steered {
         self.schedule.changed(now, false);
     }
 
-    /// The device is gone, or does not let us. It is looked for again at each tick.
+    /// The device is gone, or does not let us. Each tick looks for the device again.
     fn lose(&mut self, error: &SteerError) {
         self.device = None;
         self.vms.set(&self.volume, &self.steer, None, None);

@@ -41,7 +41,7 @@ pub(crate) struct Throttled {
     probe: Option<Probe>,
     /// Mean latency of the array, in seconds.
     latency: Option<f64>,
-    /// IOs since the start. Their times are means of each disk over a period: its own, or that of the array while it was held.
+    /// IOs since the start. The time of a disk's IOs is its mean over a period, or that of the array while the disk was held.
     done: SteerStatus,
     /// Names of the configuration that no QEMU has. `None` before the first look at them.
     unused: Option<Vec<PatternWithoutVm>>,
@@ -240,7 +240,7 @@ impl Throttled {
             (n + flow.ios, sum + Span(flow.time).secs())
         });
         let mean = (measured.0 > 0).then(|| measured.1 / measured.0 as f64);
-        // Where nothing was measured now, what was measured before tells how many are outstanding, and is no news.
+        // If no latency was measured now, the last one serves to estimate the outstanding IOs, and is no news.
         let usual = mean.or(self.latency).unwrap_or(0.0);
         let estimated = held.iter().map(|(direction, flow)| {
             (*direction, QemuFlow { time: Span::from_secs(usual * flow.ios as f64).0, ..*flow })

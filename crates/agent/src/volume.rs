@@ -20,7 +20,8 @@ use crate::status::{Detail, VolumeStatus};
 /// Reason why a volume takes over a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The file was read again: what it names is meant to be used as it is now, exchange and certificates too.
+    /// The file was read again. The files and addresses that it names are used as they are now, also those of the exchange and
+    /// certificates.
     Reloaded,
     /// A setting was changed live.
     Changed,
@@ -36,7 +37,7 @@ pub(crate) struct Volume {
     control: JoinHandle<()>,
 }
 
-/// How long it is waited for those who are just looking at a volume that stops.
+/// Interval of looks whether other threads still hold a volume that stops.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Volume {
@@ -163,7 +164,7 @@ fn start_control(
     Ok((orders, thread))
 }
 
-/// A volume as the status thread sees it. It does not keep the volume alive.
+/// A volume as the status thread sees it. The view does not keep the volume alive.
 #[derive(Clone)]
 pub(crate) struct VolumeView {
     /// Configuration in force, live changes included.

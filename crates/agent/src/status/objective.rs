@@ -32,10 +32,10 @@ pub struct ObjectiveStatus {
     pub of: String,
     /// The volume's own threshold, in milliseconds.
     pub own_ms: f64,
-    /// IO/s of all that ask for nothing, on all hosts, while the volume's own was in force: the mean of the
-    /// last twenty periods in which somebody could have used more.
+    /// IO/s of all disks without an objective, on all hosts, while the volume's own threshold was in force. The value is the mean of the
+    /// last twenty periods in which any of them could have used more.
     pub others_iops_before: Option<f64>,
-    /// IO/s of all that ask for nothing, with the objective in force.
+    /// IO/s of all disks without an objective, with the objective in force.
     pub others_iops_now: Option<f64>,
 }
 

@@ -25,15 +25,15 @@ pub(super) struct Attached {
     asked: Steer,
     /// None while nothing is to be set.
     steering: Option<Steering>,
-    /// How often the kernel lowered the depth by itself.
+    /// Number of times that the kernel lowered the depth by itself.
     pub(super) drops: u64,
 }
 
 /// Result of a look at the device.
 pub(super) struct Look {
     pub(super) reading: DeviceReading,
-    /// Whether the queue was full, where what waits for a place in it cannot be seen: requests are
-    /// only made once there is one, and a program that waits to submit shows one IO, not all it has.
+    /// Whether the queue was full, where the IOs that wait for a place cannot be seen. Requests are only made once there is a place. A
+    /// program that waits to submit shows one IO, not all its IOs.
     pub(super) full: bool,
 }
 

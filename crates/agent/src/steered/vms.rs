@@ -27,7 +27,7 @@ pub(super) struct HostVms {
     one: Shares,
     /// VMs that are cgroups. None where the host is one.
     groups: Option<Box<Groups>>,
-    /// Fault of the caps or weights, as it was last logged. Where the host is one VM: why limits that are configured are not in force.
+    /// Fault of the caps or weights, as it was last logged. If the host is one VM, the reason why configured limits are not in force.
     pub(super) fault: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl HostVms {
         }
     }
 
-    /// Takes over other shares. Those of cgroups are in force with the next period.
+    /// Takes over other shares. Shares of cgroups are in force with the next period.
     pub(super) fn change(&mut self, volume: &str, wanted: &config::Vms) {
         match (&mut self.groups, wanted) {
             (Some(groups), config::Vms::Groups(vms)) => {
@@ -91,7 +91,7 @@ impl HostVms {
         }
     }
 
-    /// What the VMs did and wanted in the period.
+    /// IOs and demands of the VMs in the period.
     pub(super) fn did(
         &mut self,
         volume: &str,
@@ -148,14 +148,14 @@ impl HostVms {
             Some((device, allowance)) => groups.set(volume, steer, device, allowance),
             None => groups.release(),
         };
-        // Where something was set, cgroups count their IOs from now on.
+        // Once a limit or weight is set, cgroups count their IOs.
         if let Some(device) = device {
             groups.missed.look(volume, &groups.vms, device.number);
         }
         match set {
             Ok(()) => self.fault = None,
             Err(error) => {
-                // What was set is put back when it is dropped; it is tried again in a period.
+                // The drop of `sharing` restores the previous settings; the next period tries again.
                 groups.sharing = None;
                 let fault = error.to_string();
                 if is_news(&mut self.fault, &fault) {
@@ -297,7 +297,7 @@ impl Groups {
     }
 }
 
-/// Where nothing is known of each, each is taken to want its share of what the host did.
+/// Without a measurement of each VM, each is taken to want its share of the host's IO.
 fn by_shares(vms: &CgroupVms, whole: IoDemand) -> Demands {
     let all: f64 = vms.iter().map(|(_, vm)| vm.grant.shares).sum();
     let part = |shares: f64| IoDemand {

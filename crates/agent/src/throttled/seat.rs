@@ -55,7 +55,7 @@ pub(super) struct Seat {
 pub(super) struct Vm {
     pub(super) name: String,
     pub(super) settings: VmSettings,
-    /// What the VM has among those of its host and of its tenant.
+    /// Grant of the VM among the VMs of its host and of its tenant.
     pub(super) grant: VmGrant,
     /// Rate that its shares give the VM, while they hold VMs of the host back.
     pub(super) by_shares: Option<f64>,
@@ -300,8 +300,8 @@ impl Seat {
 }
 
 impl Vm {
-    /// IOs that the VM would have outstanding or waiting. What waits for other limits than parda's does not count.
-    /// `latency`: of the array, in seconds.
+    /// IOs that the VM would have outstanding or waiting. IOs that wait for other limits than parda's do not count. `latency`: of the
+    /// array, in seconds.
     pub(super) fn pending(&self, latency: f64) -> f64 {
         self.disks.values().map(|disk| disk.pending(latency)).sum()
     }
@@ -317,7 +317,7 @@ impl Vm {
         self.pending(latency) > most * latency && self.by_shares.is_none_or(|rate| rate > most)
     }
 
-    /// What the VM did in the period, and wanted. What a limit holds back is no demand.
+    /// IO and demand of the VM in the period. IO that a limit holds back is no demand.
     pub(super) fn did(&self, latency: f64) -> VmPeriod {
         let shares = self.settings.shares();
         let tenant = self.settings.tenant.map(|tenant| TenantId::of(&tenant));
