@@ -1,7 +1,7 @@
-//! Threads for work that may hang in the kernel: few while work finishes in time, and more when some of it hangs.
+//! Threads for work that may hang in the kernel: few while work finishes in time, more when some hangs.
 //!
-//! A host may have ten thousand files to open. With a thread for each file, the last would begin seconds after the first, even on a healthy
-//! file system. With one thread for all, a single file that hangs would delay the rest.
+//! A host may have ten thousand files to open. With a thread for each, the last would begin seconds after the first, even on a healthy file
+//! system. With one thread for all, a single file that hangs would delay the rest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ pub(crate) struct Crew(Arc<Mutex<Shift>>);
 struct Shift {
     name: &'static str,
     queue: VecDeque<Job>,
-    /// When each thread has begun with what it does.
+    /// Start of each thread's current work.
     at_work: BTreeMap<u64, Instant>,
     next: u64,
     /// Reason why no thread could be started, at the last attempt.
@@ -47,7 +47,7 @@ impl Crew {
         locked(&self.0).queue.push_back(Box::new(job));
     }
 
-    /// Forgets the work that nobody has begun.
+    /// Drops the work that no thread has begun.
     pub(crate) fn dismiss(&self) {
         // Dropped when others may use the queue again: that may take other locks.
         let dropped = std::mem::take(&mut locked(&self.0).queue);
@@ -60,7 +60,7 @@ impl Crew {
         let now = Instant::now();
         let slow = |begun: &&Instant| now.saturating_duration_since(**begun) >= SLOW;
         let stuck = shift.at_work.values().filter(slow).count();
-        // The number at least doubles each time that all are stuck: a thousand that hang delay others for less than a second.
+        // The number at least doubles each time that all are stuck. A thousand that hang thus delay others for under a second.
         let most = FEW + 2 * stuck;
         let mut wanted = most.saturating_sub(shift.at_work.len()).min(shift.queue.len());
         while wanted > 0 && self.start(&mut shift, now) {

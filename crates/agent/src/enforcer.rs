@@ -16,12 +16,12 @@ pub(crate) trait Enforcer: Send {
     /// Works by this decision from now on: after a measurement, or as the law or its tenants were changed.
     fn apply(&mut self, decision: &Decision);
 
-    /// Does what is due between two ticks.
+    /// Performs the work that is due between two ticks.
     fn between_ticks(&mut self) -> Between {
         Between::Nothing
     }
 
-    /// Takes over what it is to enforce from now on: disks, or VMs.
+    /// Takes over the disks or VMs to enforce from now on.
     fn want(&mut self, wanted: &config::Volume);
 
     /// Its own fields of the status. Returns names and shares of the VMs in the order of the last measurement, for the forecast of observe
@@ -38,7 +38,7 @@ pub(crate) trait Enforcer: Send {
         None
     }
 
-    /// Answers what is in flight, or puts back what was set before. `None` if it was not running any more.
+    /// Answers the IOs in flight, or restores the previous settings. `None` if it was not running any more.
     fn stop(self: Box<Self>, within: Duration) -> Option<DrainedVolume>;
 }
 

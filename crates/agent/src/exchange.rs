@@ -138,7 +138,7 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
         Some(format!("exchange {}: {fault}; {so}", exchange.place))
     };
     let site = Site::new(exchange.place.clone(), exchange.offset.map(Bytes)).ok()?;
-    // On a path that is down this may hang, and whoever waits for it would not start.
+    // On a path that is down this may hang, and a caller that waits would not start.
     let (answer, looked) = channel();
     let at = site.clone();
     std::thread::spawn(move || answer.send(look(&at, LIMIT)));

@@ -75,7 +75,7 @@ pub struct PolicyTable {
     pub password_file: Option<PathBuf>,
 }
 
-/// `[[listener]]`: who may connect at an address that disks listen at.
+/// `[[listener]]`: the clients that may connect at an address of disks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerTable {
@@ -358,7 +358,7 @@ pub struct Nbd {
     pub tls: Option<ServerTls>,
 }
 
-/// TLS with an NBD server: whom to trust, and who we are.
+/// TLS with an NBD server: trusted certificates, and the agent's own identity.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerTls {

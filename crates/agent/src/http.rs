@@ -1,4 +1,4 @@
-//! The agent's HTTP server at its address, and what is not served.
+//! The agent's HTTP server at its address, and the parts that are not served.
 
 pub(crate) mod servers;
 

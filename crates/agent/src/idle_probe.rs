@@ -99,7 +99,7 @@ impl IdleProber {
         }
     }
 
-    /// Stops, and waits for what is under way.
+    /// Stops, and waits for the probe under way.
     pub(crate) fn end(&mut self) {
         self.stop();
         if let Some((_, thread)) = self.running.take() {
@@ -109,7 +109,7 @@ impl IdleProber {
     }
 }
 
-/// Whether nobody did any IO in a period, and everybody is heard.
+/// Whether no host did any IO in a period, and all are heard.
 fn idle(own: &Report, others: Option<&Totals>) -> bool {
     let ios =
         |interval: &parda_control::latency::Interval| interval.reads.ios + interval.writes.ios;
@@ -128,7 +128,7 @@ fn is_old(probe: &Path) -> bool {
     age.is_none_or(|age| age >= DAY)
 }
 
-/// Probes the volume and stores the result. `busy`: somebody else does IO.
+/// Probes the volume and stores the result. `busy`: another source does IO.
 fn probe(volume: &str, idle_probe: &IdleProbe, busy: &dyn Fn() -> bool) {
     match measure(&idle_probe.target, MOST_OUTSTANDING, TIME_S, busy) {
         Err(error) => tracing::warn!(volume, "the probe of the idle volume failed: {error}"),

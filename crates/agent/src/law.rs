@@ -1,5 +1,5 @@
-//! The law of a volume with its enforcer. This state outlives the ring, which may be started again. It also outlives the control thread,
-//! which a change of the exchange replaces.
+//! The law of a volume with its enforcer. This state outlives the ring, which may be started again. The state also outlives the control
+//! thread, which a change of the exchange replaces.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::throttled::Throttled;
 /// Reports of the other hosts: their totals, and the part of each in its tenants.
 pub(crate) type Heard = (Totals, Vec<TenantPart>);
 
-/// What a host publishes.
+/// Record that a host publishes: its report, and its parts in tenants.
 pub(crate) type Said = (Report, Vec<TenantPart>);
 
 /// See the module's documentation. The control thread ticks it, the main thread changes it, the status thread asks it.
@@ -70,7 +70,7 @@ impl Law {
         Some((report, state.period.tenant_parts().collect()))
     }
 
-    /// Does what is due between two ticks. Returns the time until something is due again before the next tick, if anything is.
+    /// Performs the work that is due between two ticks. Returns the time until something is due again before the next tick, if anything is.
     pub(crate) fn between_ticks(&self) -> Option<Span> {
         let state = &mut *locked(&self.0);
         loop {

@@ -101,7 +101,7 @@ use crate::activation::Passed;
 use crate::events::Recorder;
 use crate::live::Live;
 
-/// Reason why an agent ends without being told to.
+/// Reason why an agent ends without a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration is wrong.

@@ -24,11 +24,11 @@ const LAST: Duration = Duration::from_secs(1);
 pub(crate) struct Manager {
     /// The main thread's signs of life.
     pub(crate) pulse: Arc<Pulse>,
-    /// The thread that speaks, and what it is to say.
+    /// The thread that sends, and the sender of its messages.
     speaker: Option<(Sender<String>, JoinHandle<()>)>,
-    /// The state that was told last.
+    /// The state that was sent last.
     told: String,
-    /// Whether the manager was told that the agent serves.
+    /// Whether the manager was informed that the agent serves.
     ready: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The status of an agent as OpenMetrics text, for Prometheus and what reads its format.
+//! The status of an agent as OpenMetrics text, for Prometheus and other readers of its format.
 //!
 //! Everything comes from one [`Status`], so a scrape and `parda status` never disagree. Each subject has a table of
 //! families; `docs/metrics.md` lists them, and a test compares it with the tables.

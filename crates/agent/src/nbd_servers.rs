@@ -5,7 +5,7 @@ use parda_block::{BackendConfig, DiskConfig, OpenError};
 
 use crate::config::Config;
 
-/// Connects to the servers with TLS behind disks, all at once, and says of which nothing is to be had. A missing server is no error: it may
+/// Connects to the servers with TLS behind disks, all at once, and lists those that cannot be used. A missing server is no error: it may
 /// come later than its agent.
 #[must_use]
 pub fn examine(config: &Config) -> Vec<String> {
@@ -24,7 +24,7 @@ pub fn examine(config: &Config) -> Vec<String> {
         let note = |disk: &DiskConfig, error: OpenError| format!("disk {}: {error}", disk.name);
         tries
             .into_iter()
-            // One that panicked has said so.
+            // A thread that panicked has logged its panic.
             .filter_map(|(disk, tried)| Some(note(disk, tried.join().ok()?.err()?)))
             .collect()
     })

@@ -13,14 +13,13 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// Notes a failure. Returns whether its fault is to be logged: more than `tolerated` in a row have failed, and no log line has reported
-    /// it yet.
+    /// Notes a failure. True if the fault is to be logged now: more than `tolerated` in a row have failed, and no earlier line reported it.
     pub(crate) fn fails(&mut self, fault: &str, tolerated: u32) -> bool {
         self.in_a_row += 1;
         self.in_a_row > tolerated && is_news(&mut self.told, fault)
     }
 
-    /// Notes a success. Returns whether a fault was told that ends.
+    /// Notes a success. True if this ends a fault that was logged.
     pub(crate) fn ends(&mut self) -> bool {
         self.in_a_row = 0;
         self.told.take().is_some()

@@ -1,10 +1,9 @@
 //! Questions to file systems, none of which is waited for longer than a bound.
 //!
-//! A call to a file cannot be taken back, and hangs while a server of NFS or FUSE does not answer. The few threads of a [`Crew`], which has
-//! more where some hang, ask all questions of a caller. All questions of a caller are asked by the few threads of a [`Crew`], which has
-//! more where some hang. A path is silent when its own call takes longer than [`PATIENCE`]. The wait for its turn does not count: a slow
-//! file system may answer many questions late. A silent path is not asked again before its call has come back, for any number of callers.
-//! Callers do not wait for each other.
+//! A call to a file cannot be taken back. While a server of NFS or FUSE is silent, the call hangs. The few threads of a [`Crew`] ask all
+//! questions of a caller; while some hang, the crew has more threads. A path is silent when its own call takes longer than [`PATIENCE`].
+//! The wait for its turn does not count: a slow file system may answer many questions late. A silent path is not asked again before its
+//! call has come back, for any number of callers. Callers do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

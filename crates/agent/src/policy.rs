@@ -1,7 +1,7 @@
 //! Settings that live in etcd for all hosts: read, put in force, and read back.
 //!
-//! A thread of its own makes all calls to etcd. It puts a policy in force the way a live change is. Neither the control thread nor IO waits
-//! for this thread. This thread waits for etcd and for the agent's main thread only.
+//! A thread of its own makes all calls to etcd. The thread puts a policy in force by the path of live changes. Neither the control thread
+//! nor IO waits for this thread. This thread waits for etcd and for the agent's main thread only.
 
 mod report;
 

@@ -51,7 +51,7 @@ const START: Duration = Duration::from_secs(10);
 const BURIAL: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// After what time a volume that does not start is tried again, at first and at most.
+/// First and longest pause before a volume that does not start is tried again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -191,7 +191,7 @@ impl Agent {
         ended
     }
 
-    /// False if it was told to end meanwhile.
+    /// False if the agent was asked to end meanwhile.
     fn start(&mut self) -> Result<bool, ServeError> {
         if !self.is_alone()? {
             return Ok(false);
@@ -230,7 +230,7 @@ impl Agent {
         Ok(true)
     }
 
-    /// Finds the sockets that were passed and that no disk listens at, and says so once of each.
+    /// Finds the passed sockets that no disk listens at, and logs each once.
     fn look_at_passed(&mut self) {
         // Looks names of hosts up.
         let outside = self.manager.pulse.outside();
@@ -247,8 +247,8 @@ impl Agent {
         self.unused = unused;
     }
 
-    /// Waits until no other agent has the status socket. This wait precedes all other steps: this agent would take the other's disks,
-    /// addresses and place in the exchange as soon as they are free. False if it was told to end meanwhile.
+    /// Waits until no other agent has the status socket. The wait precedes all other steps. Otherwise this agent would take the other's
+    /// disks, addresses and place in the exchange once they are free. False if it was told to end meanwhile.
     fn is_alone(&mut self) -> Result<bool, ServeError> {
         let Some(socket) = self.config.status.clone() else { return Ok(true) };
         let (mut watch, began) = (SocketWatch::at(&socket), Instant::now());
@@ -317,7 +317,7 @@ impl Agent {
         }
     }
 
-    /// Does what a wakeup asks for. False if the agent is told to end.
+    /// Handles a wakeup. False if the agent is to end.
     fn wake(&mut self, wakeup: Wakeup) -> bool {
         match wakeup {
             Wakeup::Signal(SIGHUP) => self.read_again(),

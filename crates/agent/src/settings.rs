@@ -42,7 +42,7 @@ impl SettingsStatus {
     }
 }
 
-/// A setting that live hosts were told differently.
+/// A setting that differs among live hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// Its key in the configuration.
@@ -55,7 +55,7 @@ pub struct Difference {
     pub told: Vec<Told>,
 }
 
-/// Hosts that were told the same.
+/// Hosts that have the same value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     /// Value as the configuration spells it.

@@ -1,4 +1,4 @@
-//! A unix socket that is answered one connection at a time, for what is asked seldom.
+//! A unix socket that is answered one connection at a time, for rare requests.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -72,9 +72,9 @@ pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
 pub(crate) enum Owner {
     /// None: nobody can connect.
     Nobody,
-    /// One that says something.
+    /// The owner answers the connection.
     Answers,
-    /// One that says nothing yet. A killed agent whose last IOs Linux still has never will.
+    /// The owner has not answered yet. A killed agent whose last IOs are still in Linux never will.
     Silent,
 }
 

@@ -483,7 +483,7 @@ pub struct DiskStatus {
     pub device: Latency,
     /// Both together: what the client sees, but for its own socket.
     pub total: Latency,
-    /// Distributions as the ring has them, for who looks each second.
+    /// Distributions as the ring has them, for callers that look each second.
     #[serde(skip)]
     pub recorded: Option<Recorded>,
 }
@@ -629,7 +629,7 @@ impl HeldByStatus {
 /// Reason why an agent's status cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody answers at the socket.
+    /// No process answers at the socket.
     #[error("cannot ask: {0}")]
     Connect(#[from] std::io::Error),
     /// The socket's owner sends no answer, or one without end.

@@ -246,7 +246,7 @@ impl Steered {
         self.say(error);
     }
 
-    /// Says once what is wrong, not once per period.
+    /// Logs a fault once, not once per period.
     fn say(&mut self, error: &SteerError) {
         let fault = error.to_string();
         if is_news(&mut self.fault, &fault) {

@@ -69,7 +69,7 @@ pub struct Probed {
     pub file: PathBuf,
     /// Threshold that it recommends; `None` if there is no such file yet.
     pub threshold: Option<Duration>,
-    /// IO/s of all hosts together at that threshold, if the probe says so.
+    /// IO/s of all hosts together at that threshold, if the probe measured them.
     pub iops: Option<f64>,
 }
 

@@ -1,8 +1,8 @@
 //! A volume whose disks QEMU opens itself: the law's window becomes limits of QEMU's own throttles. Measurements
 //! for the law come over QMP ([`Account`]), and limits go there.
 //!
-//! QEMU counts the wait for its throttle as latency. So the array's latency is that of disks which are not held, and that
-//! of the agent's own reads ([`probe`]).
+//! QEMU counts the wait for its throttle as latency. The array's latency therefore comes from disks that are not held, and from the agent's
+//! own reads ([`probe`]).
 
 mod probe;
 mod seat;
@@ -41,7 +41,7 @@ pub(crate) struct Throttled {
     probe: Option<Probe>,
     /// Mean latency of the array, in seconds.
     latency: Option<f64>,
-    /// IOs since the start. The time of a disk's IOs is its mean over a period, or that of the array while the disk was held.
+    /// IOs since the start. The time of a disk's IOs is its own mean over a period. While the disk was held, the array's mean replaces it.
     done: SteerStatus,
     /// Names of the configuration that no QEMU has. `None` before the first look at them.
     unused: Option<Vec<PatternWithoutVm>>,
@@ -157,7 +157,7 @@ impl Throttled {
         }
     }
 
-    /// Puts back what was there before.
+    /// Restores the previous limits of all QEMUs.
     fn release(&mut self) {
         let (volume, qemu) = (&self.volume, &self.qemu);
         each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));

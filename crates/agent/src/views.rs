@@ -26,7 +26,7 @@ pub(crate) struct Views {
     started: Instant,
     volumes: Mutex<Arc<Vec<View>>>,
     live: Arc<Live>,
-    /// The status without what changes by itself: volumes and uptime.
+    /// The status without the parts that change by themselves: volumes and uptime.
     about: Mutex<Status>,
 }
 

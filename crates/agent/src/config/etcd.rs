@@ -21,7 +21,7 @@ const MOST_PREFIX: usize = 256;
 /// An exchange over etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etcd {
-    /// The cluster, and who we are there.
+    /// The cluster, and this host's credentials there.
     pub cluster: EtcdAccess,
     /// Beginning of all keys.
     pub prefix: String,

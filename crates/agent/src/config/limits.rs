@@ -1,4 +1,4 @@
-//! `[limits]` and `[volume.limits]`: what clients may take.
+//! `[limits]` and `[volume.limits]`: resources that clients may take.
 
 use std::time::Duration;
 

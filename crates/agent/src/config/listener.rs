@@ -1,4 +1,4 @@
-//! `[[listener]]`: who may connect where, checked.
+//! `[[listener]]`, checked: the clients that may connect at an address.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;

@@ -8,7 +8,7 @@ use parda_config::{Error, TablePart};
 
 use crate::file;
 
-/// More connections than the cores of a large server have nothing to give.
+/// More connections than a large server has cores gain no throughput.
 const MAX_CONNECTIONS: u32 = 16;
 
 /// Longer than any client waits.

@@ -20,7 +20,7 @@ use crate::file;
 pub struct Own {
     /// Number of the host.
     host: u64,
-    /// Each with what it is.
+    /// Files of the agent, each with its role.
     files: Vec<(&'static str, PathBuf)>,
     /// Addresses at which its disks are served.
     listeners: Vec<Address>,

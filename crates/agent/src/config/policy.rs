@@ -21,7 +21,7 @@ const BOUNDS: std::ops::RangeInclusive<Duration> =
 /// Where a host's policy comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The cluster, and who we are there.
+    /// The cluster, and this host's credentials there.
     pub etcd: Etcd,
     /// Whether it is not the cluster of an exchange.
     pub is_apart: bool,

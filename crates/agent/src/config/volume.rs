@@ -63,7 +63,7 @@ impl Volume {
         if changes.is_empty() { "by the stored probe".to_owned() } else { changes }
     }
 
-    /// IO/s that disks of this host and tenants have reserved together, if a probe found that all hosts together do less.
+    /// Warning if disks of this host and tenants have reserved more IO/s than the probe found for all hosts together.
     pub(crate) fn over_reserved(&self) -> Option<String> {
         let probed = self.probed.as_ref()?;
         let iops = probed.iops?;
@@ -86,7 +86,7 @@ impl Volume {
         self.pool.as_ref().map_or(&self.name, |pool| &pool.name)
     }
 
-    /// Hosts whose reports count for nothing.
+    /// Hosts whose reports are ignored.
     pub(crate) fn ignored(&self) -> Vec<parda_exchange::HostName> {
         // The names were checked.
         self.control.ignore.as_deref().and_then(|text| super::names(text).ok()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The way to the other hosts of a volume: its exchange, and what is known of them.
+//! Link to the other hosts of a volume: its exchange, and their known state.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) struct Link {
     judging: Judging,
     fault: Option<String>,
     lasting: Lasting,
-    /// Reason why nobody is heard, where others are expected.
+    /// Reason why no other host is heard, where others are expected.
     silence: Option<String>,
     /// Hosts that are heard and do not hear this one, each of which is logged once.
     one_way: Vec<OneWay>,
@@ -234,7 +234,7 @@ impl Link {
         }
     }
 
-    /// Says once what is wrong, not once per period, nor for each way, nor of a single late answer.
+    /// Logs a fault once, not per period or direction, and not a single late answer.
     fn fail(&mut self, fault: &str) {
         if std::mem::replace(&mut self.failing, true) {
             return;

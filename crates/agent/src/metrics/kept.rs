@@ -11,7 +11,7 @@ use super::{Labelled, text_of, write};
 /// First line of a family.
 const HELP: &str = "# HELP ";
 
-/// Samples of all disks, as they were told last.
+/// Samples of all disks, as of the last answer.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// Lines that stand before a family's samples, of all families in their order.
@@ -37,7 +37,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Writes all families. Samples of a disk that stands where it stood and has done nothing are as before.
+    /// Writes all families. An idle disk at the same position keeps its samples.
     pub(super) fn write(&mut self, to: &mut String, disks: impl Iterator<Item = DiskNow>) {
         let mut before = std::mem::take(&mut self.disks).into_iter();
         self.disks = disks

@@ -58,7 +58,7 @@ pub(super) struct Keeper {
     started: Instant,
     /// State that other threads see, renewed after each turn.
     shown: Shown,
-    /// When certificates that are shown are looked at.
+    /// Time of the next look at shown certificates.
     certificates_due: Option<Instant>,
     /// Threads that open disks, and those that bind listeners.
     opening: Crew,
@@ -202,7 +202,7 @@ impl Keeper {
     }
 }
 
-/// Does on a thread of its own what may block. False if there is no thread.
+/// Runs a call that may block on a thread of its own. False if there is no thread.
 fn apart(what: &str, work: impl FnOnce() + Send + 'static) -> bool {
     let begun = std::thread::Builder::new().name(what.to_owned()).spawn(work);
     if let Err(error) = &begun {

@@ -15,7 +15,7 @@ use crate::status::DiskState;
 /// First and longest pause between attempts to open a disk or a listener.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
-/// At most, if another disk of this agent has to be closed first.
+/// Longest pause if another disk of this agent has to be closed first.
 const BRIEF_PAUSE: Duration = Duration::from_secs(1);
 
 /// TLS that a listener shows, if it has any.
@@ -77,7 +77,7 @@ impl<T, O> Member<T, O> {
         self.wait(fault, LAST_PAUSE)
     }
 
-    /// Another disk still has what it needs. True if that is news.
+    /// Notes that another disk still holds its data. True if that is news.
     pub(super) fn must_wait(&mut self, fault: String) -> bool {
         self.wait(fault, BRIEF_PAUSE)
     }
@@ -92,7 +92,7 @@ impl<T, O> Member<T, O> {
         is_news(&mut self.fault, &fault)
     }
 
-    /// Takes note that what is being opened does not answer. True if that is news.
+    /// Notes that the file system of a disk being opened does not answer. True if that is news.
     pub(super) fn falls_silent(&mut self, fault: impl FnOnce(&T) -> String) -> bool {
         let Some(heard) = self.heard.take_if(|heard| heard.is_silent()) else { return false };
         if self.fault.is_none() {
@@ -115,7 +115,7 @@ impl<T, O> Member<T, O> {
         self.fault.is_some() || matches!(self.state, State::Open(_) | State::Leaving)
     }
 
-    /// When something is to be done about it.
+    /// Time of the next step for this member.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
             State::Waiting(at) => Some(at).filter(|_| !self.too_early),

@@ -59,8 +59,7 @@ impl Addresses {
     }
 }
 
-/// When a file system that is being asked was asked, or has answered last. Nothing before its turn has come: to wait for that is
-/// no silence.
+/// Time of the question to a file system, or of its last answer. `None` before the question's turn: that wait is no silence.
 #[derive(Clone, Default)]
 pub(super) struct Heard(Arc<Mutex<Option<Instant>>>);
 
@@ -70,7 +69,7 @@ impl Heard {
         *locked(&self.0) = Some(Instant::now());
     }
 
-    /// When it counts as silent, if it says nothing more.
+    /// Time from which it counts as silent, without a further answer.
     pub(super) fn due(&self) -> Option<Instant> {
         locked(&self.0).map(|heard| heard + PATIENCE)
     }
@@ -83,7 +82,7 @@ impl Heard {
         locked(&self.0).map_or(Duration::ZERO, |heard| heard.elapsed())
     }
 
-    /// Its turn has not come.
+    /// Whether the question still waits for its turn.
     pub(super) fn waits(&self) -> bool {
         locked(&self.0).is_none()
     }
@@ -97,7 +96,7 @@ type Bytes = (Place, Option<Range<u64>>);
 pub(crate) struct Opens(Arc<Mutex<HashMap<Bytes, Heard>>>);
 
 impl Opens {
-    /// Begins to open a disk. `Err`: another thread opens what is at its place.
+    /// Begins to open a disk. `Err`: another thread opens the same bytes.
     pub(super) fn begin(&self, disk: &DiskConfig) -> Result<Ticket, Heard> {
         let bytes = (disk.backend.place(), disk.bytes());
         match locked(&self.0).entry(bytes.clone()) {

@@ -105,7 +105,7 @@ impl Attached {
         Ok(self.lowered(volume, &checked))
     }
 
-    /// Says what was found. Answers as [`Attached::check`].
+    /// Logs the findings. Returns the same as [`Attached::check`].
     fn lowered(&mut self, volume: &str, checked: &Checked) -> Option<u32> {
         for event in &checked.events {
             tracing::warn!(volume, "{event}");

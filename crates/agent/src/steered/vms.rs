@@ -1,4 +1,4 @@
-//! The VMs of a steered volume: what each wanted, and how the host's window is split over them.
+//! The VMs of a steered volume: the demand of each, and the split of the host's window.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -216,7 +216,7 @@ impl HostVms {
         each.collect()
     }
 
-    /// Puts back what was there before.
+    /// Restores the previous settings of the VMs.
     pub(super) fn stop(&mut self, volume: &str) {
         if let Some(Err(error)) = self.groups.as_mut().map(|groups| groups.release()) {
             tracing::error!(volume, "{error}; parda steer restore puts back what was set before");

@@ -1,4 +1,4 @@
-//! A QEMU behind its socket: what it says of its disks, and the limits that it is given.
+//! A QEMU behind its socket: its reports on its disks, and the limits set there.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -138,7 +138,7 @@ impl Seat {
         }
         self.is_clean = true;
         let vm = qemu::look(socket)?;
-        // One that took its place meanwhile.
+        // Another QEMU took its place meanwhile.
         if SocketId::of(socket).map_err(QmpError::from)? != id {
             return Err(QmpError::Silent.into());
         }
@@ -152,11 +152,11 @@ impl Seat {
         if gone || self.misses > MISSES {
             self.went(volume, socket);
         }
-        // What a QEMU that has ended left behind is no fault.
+        // Files left by a QEMU that has ended are no fault.
         self.say(volume, (!gone).then(|| format!("{}: {error}", socket.display())));
     }
 
-    /// Says once what is wrong.
+    /// Logs a fault once.
     fn say(&mut self, volume: &str, fault: Option<String>) {
         let fault = fault.map(|fault| escaped(&fault, |_| false));
         if fault != self.fault
@@ -264,7 +264,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Puts back what was there before, with what others have set since.
+    /// Restores the previous limits, with the changes that others have made since.
     pub(super) fn release(&mut self, volume: &str, socket: &Path, qemu: &Qemu) {
         if self.journal.is_some() && self.misses == 0 {
             self.look(volume, socket, qemu, true);

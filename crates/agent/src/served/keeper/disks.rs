@@ -73,7 +73,7 @@ impl Keeper {
                 member.since = Instant::now();
                 let (ring, orders) = (Arc::clone(ring), self.orders.clone());
                 apart("remove", move || {
-                    // A ring that has ended has nothing of it any more.
+                    // A ring that has ended holds nothing of the disk any more.
                     let _ = ring.remove_disk(id, DRAIN);
                     let _ = orders.send(Order::Removed(owner));
                 });

@@ -12,7 +12,7 @@ use super::{Keeper, Order, Owner};
 use crate::config;
 use crate::served::member::State;
 
-/// After what time a ring that panicked is started again, and at most.
+/// First and longest pause before a ring that panicked is started again.
 pub(super) const FIRST_RESTART: Duration = Duration::from_millis(500);
 const LAST_RESTART: Duration = Duration::from_secs(60);
 
