@@ -19,8 +19,7 @@ enum BoundAddress {
     Tcp(SocketAddr),
 }
 
-/// The sockets that were passed. They stay open as long as this value exists, so that a listener that is removed and added again finds its
-/// socket.
+/// The sockets that were passed. They stay open as long as this value exists: a listener that is removed and added again finds its socket.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     sockets: Vec<(BoundAddress, OwnedFd)>,
@@ -38,7 +37,7 @@ impl Passed {
     pub(crate) fn from_environment() -> Result<Passed, String> {
         let pid = std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok());
         if pid != Some(std::process::id()) {
-            // Meant for a process that we are a child of, or for nobody.
+            // Meant for a parent of this process, or for no process.
             return Ok(Passed::default());
         }
         let count = std::env::var("LISTEN_FDS").unwrap_or_default();

@@ -211,7 +211,7 @@ impl Control {
         let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {
             let parda_exchange::Message { from, body, .. } = peer.message;
-            // A host that meets less often than it was told does not say what that was.
+            // A host that meets less often than configured does not publish its configured period.
             let period = Some(body.period).filter(|_| !body.slowed);
             let (report, tenants) = (&body.report, body.tenants.as_slice());
             Said { host: from.host.as_str(), period, report, tenants }

@@ -1,7 +1,7 @@
 //! A bounded memory of the events that the agent logs.
 //!
-//! A log line with the field `event` is also an event of the kind in that field: one call makes both. The [`Recorder`] is a layer beside
-//! the log's writer: the log's level and rate limit hide no event.
+//! A log line with the field `event` is also an event of that kind: one call makes both. The [`Recorder`] is a layer beside the log's
+//! writer: the log's level and rate limit hide no event.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};

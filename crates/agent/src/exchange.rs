@@ -1,4 +1,4 @@
-//! The exchange that a configuration names: opened for a control thread, looked at for `parda check`.
+//! The exchange that a configuration names: opened for a control thread, examined for `parda check`.
 
 use std::fmt::Display;
 use std::path::Path;

@@ -376,7 +376,7 @@ pub struct ServerTls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Data and nothing else.
+    /// Data only, without another format.
     Raw,
 }
 

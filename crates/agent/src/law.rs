@@ -58,7 +58,7 @@ impl Law {
         Ok(Law(Mutex::new(State { period, enforcer, measured: Measurement::default() })))
     }
 
-    /// Ends a period. `heard`: what the other hosts said; `None` if the exchange is silent. `None` while there is nothing to govern.
+    /// Ends a period. `heard`: the reports of the other hosts; `None` if the exchange is silent. `None` while there is nothing to govern.
     pub(crate) fn tick(&self, heard: Option<Heard>) -> Option<Said> {
         let state = &mut *locked(&self.0);
         let mut measured = state.enforcer.measure(std::mem::take(&mut state.measured))?;
@@ -85,7 +85,7 @@ impl Law {
         }
     }
 
-    /// Takes over what may change while it runs. `before`: what is in force.
+    /// Takes over the settings that may change while it runs. `before`: the configuration in force.
     pub(crate) fn reload(&self, before: &config::Volume, new: &config::Volume) {
         let volume = &before.name;
         let state = &mut *locked(&self.0);

@@ -207,7 +207,7 @@ impl Layers {
         overlay::written(&self.file.1, target, setting)
     }
 
-    /// Writes the state file, if one is configured, unless somebody else has written it: what they keep would be lost.
+    /// Writes the state file, if one is configured. A file that another program has written stays, as its contents would be lost.
     pub(crate) fn write(&self) -> Result<(), String> {
         let Some(path) = &self.state else { return Ok(()) };
         if let Some(error) = &self.unreadable {

@@ -62,7 +62,7 @@ impl Manager {
     /// The agent reads its configuration again.
     pub(crate) fn reloading(&self) {
         if self.ready {
-            // Without a clock it is told all the same.
+            // Without a clock the manager gets the message all the same.
             let now = NotifyState::monotonic_usec_now().map(|now| now.to_string());
             self.say(format!("RELOADING=1\n{}", now.unwrap_or_default()));
         }

@@ -1,7 +1,7 @@
 //! Questions to file systems, none of which is waited for longer than a bound.
 //!
 //! A call to a file cannot be taken back. While a server of NFS or FUSE is silent, the call hangs. The few threads of a [`Crew`] ask all
-//! questions of a caller; while some hang, the crew has more threads. A path is silent when its own call takes longer than [`PATIENCE`].
+//! questions of a caller. While some hang, the crew has more threads. A path is silent when its own call takes longer than [`PATIENCE`].
 //! The wait for its turn does not count: a slow file system may answer many questions late. A silent path is not asked again before its
 //! call has come back, for any number of callers. Callers do not wait for each other.
 
@@ -166,7 +166,7 @@ mod tests {
             assert_eq!([answers[0], answers[2]], [None, None]);
             ([answers[1], answers[3]] == [Some(1), Some(1)]).then_some(a)
         });
-        // As long as it hangs nobody waits for it again.
+        // As long as the call hangs, no caller waits for it again.
         let again = vec![answered(&a), answered("test/b")];
         assert_eq!(ask_within(again, LONG), [None, Some(1)]);
         drop(hangs);

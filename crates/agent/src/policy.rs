@@ -71,7 +71,7 @@ impl Follower {
         Ok(Some(Follower { config, volumes, orders, _wanted: wanted }))
     }
 
-    /// Whether it follows what a configuration names.
+    /// Whether it follows the policy that a configuration names.
     pub(crate) fn follows(&self, config: &Config) -> bool {
         config.policy.as_ref() == Some(&self.config) && names(config) == self.volumes
     }
@@ -140,7 +140,7 @@ impl Following {
         }
     }
 
-    /// Looks for a change, puts it in force, and publishes what is in force.
+    /// Looks for a change, puts it in force, and publishes the policies in force.
     fn round(&mut self) {
         let looked = self.look();
         if looked.is_err() {
@@ -268,7 +268,7 @@ impl Following {
         }
     }
 
-    /// Keeps what is in force for the next start. Tried again each round until it is done: a full disk has room again.
+    /// Stores the policy in force for the next start. Tried again each round until it is done: a full disk has room again.
     fn keep(&mut self) {
         let layers = self.api.live.in_force().layers;
         if layers.policy.head.is_none() || self.kept.as_ref() == Some(&Ok(layers.policy.clone())) {
@@ -323,7 +323,7 @@ impl Following {
         }
     }
 
-    /// Publishes what is in force if it is not what was published, and renews the lease when it is time.
+    /// Publishes the policy in force if it differs from the published one, and renews the lease when due.
     fn publish(&mut self) -> Result<(), StoreError> {
         let report = self.report();
         let begun = Instant::now();

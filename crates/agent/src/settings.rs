@@ -1,4 +1,4 @@
-//! Settings that all hosts of a volume must have alike: what is in force, and who was told otherwise.
+//! Settings that all hosts of a volume must have alike: values in force, and hosts whose configuration differs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,14 +83,14 @@ impl std::fmt::Display for Difference {
 /// Report of a live host.
 pub(crate) struct Said<'a> {
     pub(crate) host: &'a str,
-    /// Period that it was told, if it is known.
+    /// Period in its configuration, if known.
     pub(crate) period: Option<Span>,
     pub(crate) report: &'a Report,
     /// Its parts in the tenants.
     pub(crate) tenants: &'a [TenantPart],
 }
 
-/// A setting in which hosts differ, if they do. `of`: the value that a host was told, if it says so.
+/// A setting in which hosts differ, if they do. `of`: the value that a host has configured, if it publishes one.
 fn difference<'a>(
     (setting, in_force): (String, Option<String>),
     own: &Said<'a>,
@@ -130,7 +130,7 @@ pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<D
     names.iter().filter_map(differ).collect()
 }
 
-/// In what the hosts differ. The first is this host.
+/// Settings in which the hosts differ. The first host is this one.
 pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let Some(own) = hosts.first() else { return Vec::new() };
     let voters = || hosts.iter().filter(|said| votes(said, own));

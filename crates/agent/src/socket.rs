@@ -31,8 +31,7 @@ impl Server {
     /// Binds the socket, for the process's own user; `answer` is given each connection, which closes when it returns.
     ///
     /// # Errors
-    /// The socket cannot be bound: somebody listens there, for one. What a killed process left is
-    /// taken over.
+    /// The socket cannot be bound: somebody listens there, for one. The file of a killed process is taken over.
     pub fn start(
         socket: &Path,
         answer: impl Fn(UnixStream) -> io::Result<()> + Send + 'static,
@@ -70,7 +69,7 @@ pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
 /// Process that has a socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// None: nobody can connect.
+    /// No process: no client can connect.
     Nobody,
     /// The owner answers the connection.
     Answers,
@@ -103,7 +102,7 @@ impl<'a> SocketWatch<'a> {
         match self.connection.as_mut().map(|connection| connection.read(&mut [0])) {
             Some(Ok(1..)) => return Owner::Answers,
             Some(Err(error)) if error.kind() == ErrorKind::WouldBlock => {}
-            // Closed without a word. The next look tells whether anybody is left.
+            // Closed without an answer. The next look shows whether an owner is left.
             _ => self.connection = None,
         }
         Owner::Silent

@@ -39,7 +39,7 @@ use crate::threshold::ThresholdStatus;
 /// Origins of settings, by their keys.
 pub type SettingsFrom = BTreeMap<String, ValueFrom>;
 
-/// Answer of an agent to who connects to its status socket.
+/// Answer of an agent to a connection at its status socket.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Name of the host in the configuration.
@@ -266,7 +266,7 @@ pub struct SteerStatus {
     pub drops: u64,
     /// IOs that came back undone, to be issued again.
     pub requeues: u64,
-    /// Mean of what was submitted and not completed in the last period, in IOs.
+    /// Mean of the outstanding IOs in the last period.
     pub pending: f64,
     /// Its queues: one, or one for each path.
     pub paths: Vec<PathInForce>,
@@ -361,7 +361,7 @@ pub struct SteeredVmStatus {
     pub ios: u64,
     /// Bytes that these IOs moved.
     pub bytes: u64,
-    /// Mean of what it had submitted and not got back in the last period, in IOs.
+    /// Mean of its outstanding IOs in the last period.
     pub pending: f64,
 }
 
@@ -382,8 +382,8 @@ pub struct ListenerStatus {
     pub address: String,
     /// Seconds since it is as it is.
     pub state_s: f64,
-    /// Reason why nobody can connect, or, if it is open, why its certificate could not be read again. The agent retries until the fault is
-    /// gone.
+    /// Reason why no client can connect, or, if it is open, why its certificate could not be read again. The agent retries until the fault
+    /// is gone.
     pub fault: Option<String>,
     /// Whether it is open.
     pub is_bound: bool,
@@ -646,7 +646,7 @@ const LONGEST: usize = 256 << 20;
 /// Asks the agent behind a status socket.
 ///
 /// # Errors
-/// Nobody answers, or not with a status.
+/// No process answers, or the answer is no status.
 pub fn ask(socket: &Path) -> Result<Status, AskError> {
     let mut stream = UnixStream::connect(socket)?;
     let until = Instant::now() + PATIENCE;

@@ -53,7 +53,7 @@ pub(crate) struct Throttled {
 }
 
 impl Enforcer for Throttled {
-    /// Asks all QEMUs what their disks did.
+    /// Reads the measurements of the disks of all QEMUs.
     fn measure(&mut self, _: Measurement) -> Option<Measurement> {
         let before = std::mem::replace(&mut self.measured, Clock::now());
         let elapsed: Span = self.measured.saturating_duration_since(before).into();
@@ -180,7 +180,7 @@ impl Throttled {
         })
     }
 
-    /// Takes in which QEMUs there are, and what their disks did.
+    /// Takes over the list of QEMUs, and the measurements of their disks.
     fn look(&mut self) {
         match sockets(&self.qemu.sockets) {
             Ok(found) => {
@@ -227,7 +227,7 @@ impl Throttled {
         self.unused = Some(unused);
     }
 
-    /// Takes the IOs of the period into the law's measurements. Answers with the mean of what was outstanding at the array.
+    /// Takes the IOs of the period into the law's measurements. Returns the mean of the IOs outstanding at the array.
     fn count(&mut self, seconds: f64) -> f64 {
         let Reads { ios, bytes, latency } =
             self.probe.as_ref().map(Probe::take).unwrap_or_default();
@@ -255,7 +255,7 @@ impl Throttled {
         }
         if let Some(probe) = &self.probe {
             let (ios, bytes) = held.iter().fold((0, 0), |(n, b), (_, f)| (n + f.ios, b + f.bytes));
-            // While nobody is held, the VMs' own IOs say enough.
+            // While no VM is held, the VMs' own IOs suffice as measurements.
             probe.read(bytes.checked_div(ios));
         }
         if seconds > 0.0 { sum / seconds } else { 0.0 }

@@ -1,4 +1,4 @@
-//! One volume of a running agent: its law with its enforcer, its control thread, and what it says of itself.
+//! One volume of a running agent: its law with its enforcer, its control thread, and its status.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -132,9 +132,9 @@ impl Volume {
         self.view.config().name.clone()
     }
 
-    /// Says goodbye to the other hosts and answers what is in flight.
+    /// Sends a goodbye to the other hosts and answers the IOs in flight.
     pub(crate) fn stop(self, within: Duration) -> Option<DrainedVolume> {
-        // If the control thread is gone there is nobody to say goodbye to.
+        // Without the control thread no goodbye can be sent.
         let _ = self.orders.send(Order::Stop);
         let _ = self.control.join();
         let mut law = self.law;

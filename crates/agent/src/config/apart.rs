@@ -115,8 +115,8 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
 }
 
 /// Checks the data of disks, as far as it exists. The data must be in regular files or block devices, and not in the agent's own places. An
-/// image of a format that would be served as raw data is refused. An agent that starts skips this check: a guest can write such a header
-/// itself, and the other disks must start.
+/// image of a format that would be served as raw data is refused. An agent that starts skips this check: a guest can write such a header,
+/// and other disks must start.
 pub(super) fn data(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let disks = volumes.iter().enumerate().flat_map(|(i, volume)| {
         let disks = volume.disks().iter().enumerate();

@@ -25,7 +25,7 @@ pub struct Etcd {
     pub cluster: EtcdAccess,
     /// Beginning of all keys.
     pub prefix: String,
-    /// Where a member on this host has its data, if it is said.
+    /// Data directory of a member on this host, if the configuration names it.
     pub data_dir: Option<PathBuf>,
 }
 

@@ -223,7 +223,7 @@ impl Link {
         match published {
             Err(error) => self.fail(&error.to_string()),
             Ok(()) if self.failing => {}
-            // Not before both ways work: one that can be read and not written is no good.
+            // Only once both directions work: an exchange that can be read and not written is useless.
             Ok(()) => {
                 self.fault = None;
                 if self.lasting.ends() {

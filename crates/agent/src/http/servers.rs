@@ -23,7 +23,7 @@ pub(crate) struct HttpServers {
 }
 
 impl HttpServers {
-    /// Serves at these places, with the certificates of now. Faults are told once, and once more after a reload.
+    /// Serves at these places, with the certificates of now. Faults are logged once, and once more after a reload.
     pub(crate) fn serve(&mut self, wanted: &[Http], api: &Api, reloaded: bool) {
         // Old and new addresses may overlap.
         self.servers.retain(|server| {

@@ -249,7 +249,7 @@ fn policies(revision: u64, text: &str) -> Policies {
     Policies { head: None, volumes: vec![parda_policy::Stored::new(revision, volume)] }
 }
 
-/// Layers of a host with a policy, and what is in force of them.
+/// Layers of a host with a policy, and their part in force.
 fn with_policy(live: &Live, policy: Policies, before: &Policies) -> (InForce, Config) {
     Layers { policy, ..live.layers() }.in_force(before).unwrap()
 }
@@ -283,7 +283,7 @@ fn a_policy_is_in_force_as_a_whole_or_the_one_from_before_stays() {
     );
     let good = policies(1, "[[vm]]\nname = \"vm\"\nshares = 700\n");
     for bad in [
-        // Good by itself, and not with what the file of this host has.
+        // Valid by itself, and in conflict with the file of this host.
         "[control]\nwindow_max = 4\n[[vm]]\nname = \"vm\"\nshares = 900\n",
         "[control]\nmode = \"parda\"\n[[vm]]\nname = \"vm\"\nshares = 0\n",
         "[control]\nfairness = \"beauty\"\n[[vm]]\nname = \"vm\"\nshares = 900\n",

@@ -82,7 +82,7 @@ impl ExchangeStatus {
         self.udp.iter().flat_map(|udp| &udp.one_way).map(ToString::to_string).collect()
     }
 
-    /// Takes over what the transport has counted.
+    /// Takes over the counters of the transport.
     pub(crate) fn count(&mut self, standing: Standing) {
         match standing {
             Standing::Slots { slot, counters } => {
@@ -179,7 +179,7 @@ pub fn of_share(held: &[(f64, f64)], of_host: Option<f64>) -> Vec<Option<f64>> {
     held.iter().map(|vm| (had > 0.0).then(|| rounded(of(vm)))).collect()
 }
 
-/// Compares what hosts have for each share ([`Host::of_share`]).
+/// Compares the slots of hosts for each share ([`Host::of_share`]).
 pub(crate) fn compare<'a>(hosts: impl IntoIterator<Item = &'a mut Host>) {
     let mut live: Vec<_> =
         hosts.into_iter().filter(|host| host.liveness == Liveness::Live).collect();
@@ -217,7 +217,7 @@ fn mean_per_share(live: &[&mut Host]) -> Option<f64> {
     (count > 1).then_some(mean)
 }
 
-/// What a host has for each share, of those of its VMs that want more. Without control all its shares count.
+/// Slots of a host for each share of its VMs that want more. Without control, all its shares count.
 fn per_share(report: &Report) -> Option<f64> {
     let throughput = report.settings.is_some_and(|settings| settings.costs.is_some());
     let slices = report.bounded == Bounded::Slices;

@@ -98,7 +98,7 @@ impl Attached {
         Ok(self.lowered(volume, &checked))
     }
 
-    /// The same between two ticks: of what is set alone, not of the paths.
+    /// The same check between two ticks: of the settings alone, not of the paths.
     pub(super) fn check_knobs(&mut self, volume: &str) -> Result<Option<u32>, SteerError> {
         let Some(steering) = &mut self.steering else { return Ok(None) };
         let checked = steering.check_knobs()?;
@@ -124,7 +124,7 @@ impl Attached {
         Ok(Look { reading, full })
     }
 
-    /// Sets the next depth that the law asks for, or what was there before if it asks for none.
+    /// Sets the next depth of the law; without one, restores the depth from before.
     pub(super) fn set(
         &mut self,
         now: Instant,
@@ -147,7 +147,7 @@ impl Attached {
         }
     }
 
-    /// Whether a window is smaller than what the queue can be held to.
+    /// Whether a window is smaller than the least depth that the queue can have.
     pub(super) fn cannot_hold(&self, window: Window) -> bool {
         self.bounds().is_some_and(|bounds| window.0 < f64::from(bounds.least))
     }

@@ -18,7 +18,7 @@ use crate::config::{self, Steer};
 use crate::news::is_news;
 use crate::status::{SettingsFrom, SteeredVmStatus};
 
-/// Demand of a VM whose queue is full, as a multiple of what can be seen of it.
+/// Demand of a VM whose queue is full, as a multiple of its visible IOs.
 const UNSEEN: f64 = 2.0;
 
 /// The VMs of this host.
@@ -128,7 +128,7 @@ impl HostVms {
         each.collect()
     }
 
-    /// Takes over what the law has for the VMs, in their order.
+    /// Takes over the law's grants for the VMs, in their order.
     pub(super) fn grant(&mut self, grants: &[VmGrant]) {
         if let Some(groups) = &mut self.groups {
             groups.vms.grant(grants);

@@ -100,7 +100,7 @@ impl Seat {
         vm.flat_map(|vm| vm.disks.values())
     }
 
-    /// Asks what the disks did. `acts`: limits will be set.
+    /// Reads the measurements of the disks. `acts`: limits will be set.
     pub(super) fn look(&mut self, volume: &str, socket: &Path, qemu: &Qemu, acts: bool) {
         let id = SocketId::of(socket).ok();
         if self.id != id {
@@ -152,7 +152,7 @@ impl Seat {
         if gone || self.misses > MISSES {
             self.went(volume, socket);
         }
-        // Files left by a QEMU that has ended are no fault.
+        // An error of a QEMU that has ended is no fault.
         self.say(volume, (!gone).then(|| format!("{}: {error}", socket.display())));
     }
 
