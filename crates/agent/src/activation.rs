@@ -12,7 +12,7 @@ use rustix::net::{SocketFlags, accept_with};
 /// More sockets than any agent has disks.
 const MAX: usize = 4096;
 
-/// Where a passed socket listens.
+/// Address at which a passed socket listens.
 #[derive(Debug, PartialEq, Eq)]
 enum BoundAddress {
     Unix(PathBuf),

@@ -253,7 +253,7 @@ pub struct ExchangeTable {
     pub user: Option<String>,
     /// File that holds the user's password.
     pub password_file: Option<PathBuf>,
-    /// Where a member of etcd on this host has its data.
+    /// Data directory of a member of etcd on this host.
     pub data_dir: Option<PathBuf>,
     /// Slots where the hosts meet while `udp` or `etcd` fails.
     pub fallback: Option<Fallback>,
@@ -376,7 +376,7 @@ pub struct ServerTls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Data only, without another format.
+    /// Raw data: all bytes belong to the disk.
     Raw,
 }
 

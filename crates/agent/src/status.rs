@@ -266,7 +266,7 @@ pub struct SteerStatus {
     pub drops: u64,
     /// IOs that came back undone, to be issued again.
     pub requeues: u64,
-    /// Mean of the outstanding IOs in the last period.
+    /// Mean number of IOs submitted and not completed in the last period.
     pub pending: f64,
     /// Its queues: one, or one for each path.
     pub paths: Vec<PathInForce>,
@@ -361,7 +361,7 @@ pub struct SteeredVmStatus {
     pub ios: u64,
     /// Bytes that these IOs moved.
     pub bytes: u64,
-    /// Mean of its outstanding IOs in the last period.
+    /// Mean number of IOs that it had submitted and not got back in the last period.
     pub pending: f64,
 }
 

@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 const BOUNDS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
 
-/// Where a host's policy comes from.
+/// Source of a host's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The cluster, and this host's credentials there.

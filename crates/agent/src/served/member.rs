@@ -49,7 +49,7 @@ pub(super) enum State<O> {
     Leaving,
 }
 
-/// Where a member is. Members are in the order of their owners, which they were given in turn.
+/// Position of a member. Members are in the order of their owners, which are assigned in turn.
 pub(super) fn position<T, O>(members: &[Member<T, O>], owner: Owner) -> Option<usize> {
     members.binary_search_by_key(&owner, |member| member.owner).ok()
 }

@@ -179,7 +179,7 @@ pub fn of_share(held: &[(f64, f64)], of_host: Option<f64>) -> Vec<Option<f64>> {
     held.iter().map(|vm| (had > 0.0).then(|| rounded(of(vm)))).collect()
 }
 
-/// Compares the slots of hosts for each share ([`Host::of_share`]).
+/// Compares the quantity that hosts have for each share ([`Host::of_share`]).
 pub(crate) fn compare<'a>(hosts: impl IntoIterator<Item = &'a mut Host>) {
     let mut live: Vec<_> =
         hosts.into_iter().filter(|host| host.liveness == Liveness::Live).collect();
@@ -195,7 +195,7 @@ fn wants(host: &Host) -> bool {
     host.limited_by == Some(Limit::Slice)
 }
 
-/// Mean of the slots that live hosts have for each share, weighted by their shares. Hosts that want more count, and so do hosts without
+/// Mean of the quantity that live hosts have for each share, weighted by their shares. Hosts that want more count, and so do hosts without
 /// control that have more than these. `None` if there are fewer than two.
 fn mean_per_share(live: &[&mut Host]) -> Option<f64> {
     let all = live.iter().filter_map(|host| {
@@ -217,7 +217,7 @@ fn mean_per_share(live: &[&mut Host]) -> Option<f64> {
     (count > 1).then_some(mean)
 }
 
-/// Slots of a host for each share of its VMs that want more. Without control, all its shares count.
+/// Divided quantity of a host for each share of its VMs that want more. Without control, all its shares count.
 fn per_share(report: &Report) -> Option<f64> {
     let throughput = report.settings.is_some_and(|settings| settings.costs.is_some());
     let slices = report.bounded == Bounded::Slices;
