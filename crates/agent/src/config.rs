@@ -390,7 +390,7 @@ fn check_tenants(at: &TablePart<'_>, tenants: &[TenantSettings], work: &Work) ->
     Ok(())
 }
 
-/// The setting of a tenant with VMs here that this host cannot hold, and what is wrong with it. A tenant without VMs here may have any.
+/// The setting of a tenant with VMs here that this host cannot hold, and its fault. A tenant without VMs here may have any.
 fn not_held(tenant: &TenantSettings, work: &Work) -> Option<(&'static str, String)> {
     let who = match work {
         Work::Serve(_) => return None,

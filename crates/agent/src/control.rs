@@ -99,7 +99,7 @@ impl Control {
         }
     }
 
-    /// Ticks until it is told to stop.
+    /// Ticks until the stop message arrives.
     pub(crate) fn run(mut self) {
         loop {
             let change = self.law.between_ticks();
@@ -161,8 +161,7 @@ impl Control {
         self.show(report);
     }
 
-    /// Says once when the threshold is lower than any window can bring the latency. `outstanding`:
-    /// of all hosts.
+    /// Logs once that the threshold is lower than any window can bring the latency. `outstanding`: of all hosts.
     fn watch_threshold(&mut self, report: &Report, outstanding: f64) {
         let (law, threshold) = (&self.config.law, report.threshold);
         let latency = report.interval.heard(law.signal).mean();
@@ -200,8 +199,7 @@ impl Control {
         self.concern = concern;
     }
 
-    /// Says once in which settings live hosts differ that they must have alike, and once that they do
-    /// no more.
+    /// Logs once in which settings live hosts differ that they must have alike, and once that they do no more.
     fn compare_settings(&mut self, report: &Report, tenants: &[TenantPart]) {
         let now = self.now();
         // Settings can only be compared with hosts whose reports arrive.

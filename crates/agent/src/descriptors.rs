@@ -19,7 +19,7 @@ pub struct Descriptors {
     pub listeners: usize,
     /// Limit with which all of them are served.
     pub needed: u64,
-    /// Hard limit of this process; none if there is none.
+    /// Hard limit of this process; `None` if unlimited.
     pub limit: Option<u64>,
     /// Number of disks that are served with that limit, in the order of the configuration.
     pub served: usize,
@@ -55,8 +55,8 @@ impl Descriptors {
     }
 }
 
-/// Descriptors of a disk. One that is shared has one more, which says that the agent lives. Devices are told by their names, as
-/// their file systems might not answer.
+/// Descriptors of a disk. A shared disk has one more, which shows that the agent lives. Devices are told by their names, as their file
+/// systems might not answer.
 fn of_disk(disk: &DiskConfig) -> u64 {
     match &disk.backend {
         BackendConfig::File { path, lock, .. } => {

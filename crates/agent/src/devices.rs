@@ -1,4 +1,4 @@
-//! The devices that a configuration steers, looked at for `parda check`.
+//! The devices that a configuration steers, examined for `parda check`.
 
 use parda_config::{Document, Error};
 use parda_steer::refusal::{SteerRefusal, SteerRefusalReason};

@@ -49,7 +49,7 @@ pub(crate) enum Between {
     Nothing,
     /// Something is due after this time.
     Wait(Span),
-    /// The array said that it is full: the window is to be this at most.
+    /// The array reported that it is full: this is the largest window from now on.
     Full(Window),
 }
 

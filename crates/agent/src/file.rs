@@ -197,7 +197,7 @@ pub struct SteerTable {
     pub shares: Option<u32>,
     /// Means by which its VMs are held to their shares: `auto`, `caps` or `bfq`.
     pub sharing: Option<String>,
-    /// Its VMs, where they are told apart.
+    /// Its VMs, where each has its own shares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<SteeredVmTable>,
 }

@@ -67,7 +67,7 @@ impl IdleProber {
             return;
         }
         let since = *self.idle_since.get_or_insert(now);
-        // One host is enough: the one that would lead.
+        // One host is enough: the host that would lead.
         let ours = others.is_some_and(|o| o.thresholds.leader.is_none() && !o.thresholds.unsaid);
         let due = self.next.is_none_or(|next| now >= next) && is_old(&self.idle_probe.probe);
         if self.running.is_none() && ours && due && now - since >= IDLE {
@@ -103,7 +103,7 @@ impl IdleProber {
     pub(crate) fn end(&mut self) {
         self.stop();
         if let Some((_, thread)) = self.running.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has logged its panic.
             let _ = thread.join();
         }
     }
@@ -121,7 +121,7 @@ fn idle(own: &Report, others: Option<&Totals>) -> bool {
     ios(&own.interval) == 0 && own.outstanding == 0.0 && others.is_some_and(quiet)
 }
 
-/// Whether a stored probe is to be made anew: it is not there, or a day old.
+/// Whether a new probe is due: the stored one is missing, or a day old.
 fn is_old(probe: &Path) -> bool {
     let modified = probe.metadata().and_then(|m| m.modified());
     let age = modified.ok().and_then(|at| SystemTime::now().duration_since(at).ok());

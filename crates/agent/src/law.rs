@@ -176,7 +176,7 @@ pub(crate) fn base(config: &config::Volume, last: LastTick) -> VolumeStatus {
     let LastTick { ticks, report, mut own, mut exchange, differ } = last;
     compare(own.iter_mut().chain(exchange.iter_mut().flat_map(|exchange| &mut exchange.peers)));
     let law = &config.law.law;
-    // A number is in force at once, what is found is what the last tick found.
+    // A configured number is in force at once; an automatic one is that of the last tick.
     let found = report.filter(|_| config.law.auto.is_some());
     let threshold = found.map_or(law.threshold, |report| report.threshold);
     let follows = matches!(law.mode, Mode::Parda | Mode::Published { .. });

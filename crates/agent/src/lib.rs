@@ -1,5 +1,4 @@
-//! A host of parda: its configuration, its volumes, their control ticks, and what it says of
-//! itself.
+//! A host of parda: its configuration, its volumes, their control ticks, and its status.
 //!
 //! Two threads of a volume matter most. The ring thread ([`parda_block`]) carries IO and never waits for anything else. The control thread
 //! talks to the other hosts, which may block. Once per period it ticks the law, and hands the decision to the ring. A keeper beside them

@@ -86,7 +86,7 @@ impl Layers {
         Ok(Layers { file, policy, policy_file, state, kept, temporary, unreadable, written })
     }
 
-    /// Logs that the state file cannot be read, if so.
+    /// Logs the fault of a state file that cannot be read.
     fn say_unreadable(&self) {
         if let Some(error) = &self.unreadable {
             tracing::error!(event = "state_unreadable", "{error}; {NOT_IN_FORCE}");
@@ -225,7 +225,7 @@ impl Layers {
             ));
         }
         file.write(&self.kept)?;
-        // As it is read, which may lack what is empty.
+        // The file as read back, which may lack empty tables.
         *written = file.read()?;
         Ok(())
     }

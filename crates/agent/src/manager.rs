@@ -1,7 +1,8 @@
 //! Messages to the service manager that started the agent (sd_notify(3)). They report start, reload, end, a line of state, and that the
 //! main thread lives.
 //!
-//! A thread of its own speaks, so that a manager which does not listen delays nobody. Without `NOTIFY_SOCKET` there is no thread.
+//! A thread of its own sends the messages: a manager that does not read them delays no other thread. Without `NOTIFY_SOCKET` there is no
+//! thread.
 
 mod pulse;
 
@@ -70,7 +71,7 @@ impl Manager {
 
     /// The agent has read its configuration again, and is in this state.
     pub(crate) fn reloaded(&mut self, state: String) {
-        // An agent that still starts says later that it serves.
+        // An agent that still starts reports later that it serves.
         if self.ready {
             self.ready(state);
         }
@@ -109,7 +110,7 @@ impl Drop for Manager {
     }
 }
 
-/// Sends what it receives, and signs of life in between, until nobody sends any more.
+/// Sends the messages received, and signs of life in between, until all senders are gone.
 fn speak(received: &Receiver<String>, every: Option<Duration>, pulse: &Pulse, ask: impl Fn()) {
     let mut next = Instant::now();
     loop {

@@ -101,7 +101,7 @@ fn ask_within<T: Send + 'static>(
         is_told.try_iter().for_each(|news| take(news, &mut awaited));
         awaited.retain(|path, asked| {
             let Some(since) = asked.filter(|since| is_silent(*since)) else { return true };
-            // Later calls do not ask about it, so that this is said once.
+            // Later calls do not ask about it, so that one line is logged.
             if silent.insert(path.clone(), since).is_none() {
                 tracing::warn!(path = %path.display(), "does not answer within {patience:?}: {LOOK_BEHIND}");
             }

@@ -90,7 +90,7 @@ pub(crate) struct Agent {
     manager: Manager,
     status: Option<Server>,
     http: HttpServers,
-    /// The configuration is being read, and is to be read again after that.
+    /// The configuration is being read, and another read is due after that.
     reading: Option<bool>,
     /// Numbers of sockets that were passed and that no disk listens at.
     unused: Vec<usize>,
@@ -340,7 +340,7 @@ impl Agent {
     fn begin(&mut self, config: &VolumeConfig) -> Result<(), StartError> {
         let _outside = self.manager.pulse.outside();
         let events = self.events.clone();
-        // Nobody listens any more once the agent stops: then this is no news.
+        // Once the agent stops, the receiver is gone, and this event has no use.
         let settled = move || drop(events.send(Wakeup::Settled));
         let volume = Volume::start(&self.me, config.clone(), &self.shared, settled)?;
         self.volumes.push(volume);

@@ -31,7 +31,7 @@ impl Server {
     /// Binds the socket, for the process's own user; `answer` is given each connection, which closes when it returns.
     ///
     /// # Errors
-    /// The socket cannot be bound: somebody listens there, for one. The file of a killed process is taken over.
+    /// The socket cannot be bound, for example because another process listens there. The file of a killed process is taken over.
     pub fn start(
         socket: &Path,
         answer: impl Fn(UnixStream) -> io::Result<()> + Send + 'static,
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-/// Binds a socket for the process's own user. What a killed process left is taken over.
+/// Binds a socket for the process's own user. The file of a killed process is taken over.
 pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let (listener, file) = SocketFile::take(socket, SocketAccess::default())?;
     Ok((UnixListener::from(listener), file))
@@ -120,7 +120,7 @@ fn connect(path: &Path) -> Result<UnixStream, Errno> {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // The thread waits for a connection. To connect would wake whoever listens at that path now.
+        // The thread waits for a connection. A connect would wake the process that listens at that path now.
         let woken = net::shutdown(&self.listener, net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _ = thread.join();

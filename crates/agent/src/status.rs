@@ -156,7 +156,7 @@ pub struct VolumeStatus {
     /// Addresses at which clients of its disks connect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<ListenerStatus>,
-    /// Reason why it does not run now, if so: it ended by itself, or does not start.
+    /// Reason why it does not run now, if it does not: it ended by itself, or does not start.
     pub fault: Option<String>,
     /// Last failure of the volume, if it runs again.
     pub last_failure: Option<PastFailure>,
@@ -438,7 +438,7 @@ pub struct DiskStatus {
     pub limited_now: u64,
     /// Whether clients find it.
     pub state: DiskState,
-    /// Seconds since it is so.
+    /// Time in this state, in seconds.
     pub state_s: f64,
     /// Reason why it cannot be served or why its IOs fail, if so. Examples are a lost NBD server behind it, or a disk that has shrunk. The
     /// agent retries until it can be served.
@@ -488,7 +488,7 @@ pub struct DiskStatus {
     pub recorded: Option<Recorded>,
 }
 
-/// Distributions of a disk as the ring has them. The next IO of the disk copies those that somebody has.
+/// Distributions of a disk as the ring has them. The next IO of the disk copies those that a reader still holds.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// Time held in the host's queue, of reads and writes.

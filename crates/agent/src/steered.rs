@@ -91,7 +91,7 @@ impl Enforcer for Steered {
     /// Sets another depth if one is due.
     fn between_ticks(&mut self) -> Between {
         if self.schedule.is_due(self.now()) {
-            // First, as what the kernel lowered by itself would not be seen any more.
+            // This look is first, as a depth lowered by the kernel would not be visible afterwards.
             if let Some(full) = self.check(Attached::check_knobs) {
                 return Between::Full(full);
             }
@@ -199,7 +199,8 @@ impl Steered {
         looked.map_err(|error| self.lose(&error)).ok()
     }
 
-    /// Looks whether all is as it was set. Returns the depth to which the kernel lowered it, if the array said that it is full.
+    /// Checks that all settings are as they were set. Returns the depth to which the kernel lowered it, if the array reported that it is
+    /// full.
     fn check(
         &mut self,
         look: fn(&mut Attached, &str) -> Result<Option<u32>, SteerError>,

@@ -47,7 +47,7 @@ impl Views {
         locked(&self.about)
     }
 
-    /// Changes what the status shows of reloads.
+    /// Changes the status of reloads.
     pub(crate) fn reload(&self, change: impl FnOnce(&mut ReloadStatus)) {
         change(self.about().reload.get_or_insert_default());
     }
@@ -99,7 +99,7 @@ fn origins_of(target: &Target, origins: &Origins) -> SettingsFrom {
     set.map(|(setting, (_, from))| (setting.clone(), *from)).collect()
 }
 
-/// Says where the settings of a volume's VMs come from.
+/// Adds the origins of the settings of a volume's VMs.
 fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
     let volume = status.name.clone();
     let keys = disk_keys(&status.disks);

@@ -97,7 +97,7 @@ impl Volume {
         {
             match start_control(&self.me, &in_force, &self.law, &self.view.last) {
                 Ok((orders, control)) => {
-                    // The old one says goodbye where it was, for as long as that takes.
+                    // The old control thread sends its goodbye to the old exchange, for as long as that takes.
                     let _ = self.orders.send(Order::Stop);
                     (self.orders, self.control) = (orders, control);
                     let place = in_force.exchange.as_ref().map(|e| e.to_string());

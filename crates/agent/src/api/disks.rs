@@ -116,7 +116,7 @@ impl Disks for Api {
         let before = before.map_err(|error| ApiRefusal::Failed(error.without_place()))?;
         let disk = find(&before, &volume, &name)?;
         let (layers, _) = self.make(|layers| {
-            // A disk that lasts until the agent ends stands before one that is kept, whose removal nobody asked for.
+            // A disk that lasts until the agent ends precedes a kept one, whose removal no request asked for.
             let own = layers.disk_from(&volume, &name) == ValueFrom::Live;
             let keep = kept_where(layers, keep.or(own.then_some(Keep::UntilRestart)))?;
             let below = layers.has_below(keep, &volume, &name);

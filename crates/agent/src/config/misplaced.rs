@@ -39,7 +39,7 @@ fn keys(document: &str) -> Vec<String> {
     quoted(known).map(str::to_owned).collect()
 }
 
-/// The key that an error says to be unknown.
+/// The key that an error names as unknown.
 fn unknown(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }

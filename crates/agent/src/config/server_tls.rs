@@ -8,7 +8,7 @@ use parda_tls::{ClientError, FileRole};
 
 use crate::file::ServerTls;
 
-/// The key of a disk that says more than its URI does.
+/// The key of a disk that adds TLS settings to its URI.
 const TABLE: &str = "nbd.tls";
 
 /// Completes the URI of a place by the disk's table. `path` is the key of the URI.

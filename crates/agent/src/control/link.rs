@@ -87,7 +87,7 @@ impl Link {
         self.ignored = hosts;
     }
 
-    /// Says once of each host that it is not believed, and why.
+    /// Logs once for each host whose reports are refused, with the reason.
     fn name_doubts(&mut self, now: Instant) {
         // Most hosts are believed: their status is not made for that.
         let hosts = self.peers.all(now).filter(|host| host.doubt.is_some() || host.several);

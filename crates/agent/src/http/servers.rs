@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct HttpServers {
     servers: Vec<HttpServer>,
-    /// When [`HttpServers::serve`] is to be called again.
+    /// Time at which [`HttpServers::serve`] is due again.
     pub(crate) due: Option<Instant>,
 }
 

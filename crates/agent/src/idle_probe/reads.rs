@@ -61,7 +61,7 @@ impl Reads {
         Ok((Reads { file, start: region.start, blocks }, info))
     }
 
-    /// One read after another, until told to stop.
+    /// One read after another, until the stop flag is set.
     fn read(&self, seed: u64, count: &Mutex<Counter>, stop: &AtomicBool) -> std::io::Result<()> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut room = vec![0; SIZE as usize + ALIGNED];

@@ -241,7 +241,7 @@ impl Overlay {
     /// Adds its disks to those of a file, and takes those out that it removes.
     pub(crate) fn shape(&self, file: &mut Table) {
         for (volume, shape) in self.shapes() {
-            // A steered volume has no disks, and the check of the configuration says so.
+            // A steered volume has no disks; the check of the configuration reports it.
             let Some(disks) = volume_in(file, volume).and_then(|of| list(of, "disk")) else {
                 continue;
             };

@@ -33,7 +33,7 @@ impl Pulse {
         self.asked.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it is to be asked; it is then taken as asked, once until it answers.
+    /// Whether a question is due; marks the thread as asked until its answer.
     pub(super) fn may_ask(&self) -> bool {
         !self.asked.swap(true, Ordering::SeqCst)
     }

@@ -186,7 +186,7 @@ impl Keeper {
         self.reconcile_listeners();
     }
 
-    /// Begins what is due.
+    /// Begins the work that is due.
     fn work(&mut self) {
         let now = Instant::now();
         if self.restart_at.is_some_and(|at| now >= at) {

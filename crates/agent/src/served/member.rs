@@ -23,7 +23,7 @@ pub(super) type Certificate = Option<Arc<Acceptor>>;
 pub(super) type DiskMember = Member<DiskConfig, DiskId>;
 pub(super) type ListenerMember = Member<Listener, Certificate>;
 
-/// Something that is to be open.
+/// A disk or listener that the keeper keeps open.
 #[derive(Clone)]
 pub(super) struct Member<T, O> {
     pub(super) owner: Owner,

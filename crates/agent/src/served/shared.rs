@@ -43,7 +43,7 @@ impl Owner {
 pub(crate) struct Addresses(Arc<Mutex<HashMap<Address, (Owner, String)>>>);
 
 impl Addresses {
-    /// Takes it; `Err` names the volume that still has it.
+    /// Takes an address; `Err` names the volume that still has it.
     pub(super) fn take(&self, owner: Owner, volume: &str, address: &Address) -> Result<(), String> {
         match locked(&self.0).entry(address.clone()) {
             Entry::Occupied(taken) => Err(taken.get().1.clone()),

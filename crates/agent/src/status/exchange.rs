@@ -54,7 +54,7 @@ pub struct ExchangeStatus {
 pub struct SlotStatus {
     /// The slot in use, once one is.
     pub slot: Option<u32>,
-    /// Looks at which somebody else had written to our slot.
+    /// Looks that found our slot written by another host.
     pub slot_conflicts: u64,
 }
 

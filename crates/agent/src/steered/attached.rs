@@ -23,7 +23,7 @@ pub(super) struct Attached {
     pub(super) device: Device,
     pub(super) meter: Box<dyn Measure>,
     asked: Steer,
-    /// None while nothing is to be set.
+    /// `None` while no depth is to be set.
     steering: Option<Steering>,
     /// Number of times that the kernel lowered the depth by itself.
     pub(super) drops: u64,
@@ -41,7 +41,7 @@ impl Attached {
     /// Begins to measure the device. Takes hold of its queue if depths are to be set.
     pub(super) fn start(volume: &str, asked: &Steer, sets: bool) -> Result<Attached, SteerError> {
         let device = Device::resolve(Path::new("/"), &asked.device)?;
-        // Also where nothing is to be set any more, or no VM has a cgroup.
+        // Also if no depth is to be set any more, or no VM has a cgroup.
         match Journal::at(Journal::PLACE).restore_device(&device.name) {
             Ok(back) => back.iter().for_each(|original| {
                 let (file, value) = (original.file.display(), &original.value);

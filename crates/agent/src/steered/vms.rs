@@ -34,7 +34,7 @@ pub(super) struct HostVms {
 /// VMs that are cgroups.
 struct Groups {
     vms: CgroupVms,
-    /// None while nothing is to be set.
+    /// `None` while no limits are to be set.
     sharing: Option<Sharing>,
     demands: Demands,
     missed: Missed,
@@ -135,7 +135,7 @@ impl HostVms {
         }
     }
 
-    /// Splits what the host may do at its device, if that is there. `allowed`: none while nothing is to be set.
+    /// Splits what the host may do at its device, if that is there. `allowed`: `None` while no limits are to be set.
     pub(super) fn set(
         &mut self,
         volume: &str,
@@ -185,7 +185,7 @@ impl HostVms {
         groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
     }
 
-    /// Patterns without a VM, and VMs without a pattern, where VMs are told apart.
+    /// Patterns without a VM, and VMs without a pattern, where VMs are cgroups.
     pub(super) fn missed(&self) -> Option<&Missed> {
         self.groups.as_ref().map(|groups| &groups.missed)
     }

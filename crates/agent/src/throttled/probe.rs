@@ -31,7 +31,7 @@ pub(super) struct Probe(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Bytes of a read; `None` while nothing is to be read.
+    /// Bytes of a read; `None` while no reads are due.
     size: Option<u64>,
     done: Reads,
     fault: Option<String>,

@@ -41,7 +41,7 @@ pub(super) struct Seat {
     pub(super) vm: Option<Vm>,
     /// Held while there may be limits of parda.
     journal: Option<LockedJournal>,
-    /// Whether limits that an agent has left were looked for.
+    /// Whether the search for limits left by an earlier agent is done.
     is_clean: bool,
     /// Whether it answered in this period.
     has_answered: bool,
@@ -394,7 +394,7 @@ impl Held {
         } else if self.is_unsure || set == Some(&disk.limits) {
             (self.own, Some((disk.limits.clone(), rate.unwrap_or(0.0))))
         } else {
-            // Somebody has set others in the group that parda has made.
+            // Another program has set limits in the group that parda has made.
             (disk.limits.beside(&self.own), None)
         };
         let mut held = Held { disk, own, ours, is_unsure: false, did, seconds, is_free: false };

@@ -83,8 +83,8 @@ impl Keeper {
         }
     }
 
-    /// Begins to open what is due. Disks whose data others hold stay closed: other disks of this agent ([`OpenError::Overlap`]) as well as
-    /// other programs.
+    /// Begins to open the disks that are due. Disks whose data others hold stay closed: other disks of this agent ([`OpenError::Overlap`])
+    /// as well as other programs.
     pub(super) fn open_disks(&mut self, now: Instant) {
         for member in &mut self.shown.disks {
             if !matches!(member.state, State::Waiting(at) if now >= at) {
@@ -93,7 +93,7 @@ impl Keeper {
             let (owner, disk) = (member.owner, member.config.clone());
             let ticket = match self.shared.opens.begin(&disk) {
                 Ok(ticket) => ticket,
-                // A disk that was removed is still being opened there, or one that reads there too.
+                // A removed disk, or another reader, is still being opened at this place.
                 Err(heard) if heard.is_silent() => {
                     member.must_wait(silent(&disk));
                     continue;
@@ -125,7 +125,7 @@ impl Keeper {
         }
     }
 
-    /// Says of which disks the file systems do not answer. They count as tried, and are served when they answer.
+    /// Logs the disks whose file systems do not answer. They count as tried, and are served when they answer.
     pub(super) fn watch_openings(&mut self) {
         let volume = &self.wanted.name;
         let no_thread = self.opening.fault();

@@ -72,8 +72,8 @@ impl Keeper {
         }
     }
 
-    /// Begins to bind what is due. Listeners come after the disks that they offer, if these can be opened at all. A listener whose disks
-    /// have no descriptors would only take descriptors from others.
+    /// Begins to bind the listeners that are due. Listeners come after the disks that they offer, if these can be opened at all. A listener
+    /// whose disks have no descriptors would only take descriptors from others.
     pub(super) fn bind_listeners(&mut self, now: Instant) {
         let Some(ring) = self.ring.clone() else { return };
         let waits = |l: &ListenerMember| matches!(l.state, State::Waiting(at) if now >= at);
@@ -159,7 +159,7 @@ impl Keeper {
         });
     }
 
-    /// A certificate was read again. One that cannot be used takes nothing from clients: the one from before is shown.
+    /// A certificate was read again. If it cannot be used, clients still see the certificate from before.
     pub(super) fn renewed(&mut self, owner: Owner, renewed: Result<(), FileError>) {
         let member = position(&self.shown.listeners, owner).map(|at| &mut self.shown.listeners[at]);
         let Some(member) = member.filter(|m| matches!(m.state, State::Open(_))) else { return };

@@ -34,7 +34,7 @@ pub(super) fn spawn(
         limits: config.limits,
         memory: memory.clone(),
     };
-    // Nobody listens any more if the keeper has stopped it.
+    // The receiver is gone if the keeper has stopped the ring.
     let ended = move |how: &Ended| drop(orders.send(Order::Ended(generation, how.clone())));
     parda_block::Volume::spawn_watched(volume, ended).map(Arc::new)
 }
