@@ -196,7 +196,7 @@ pub(super) fn sockets(
     let http = http.map(|http| own("http.address", http.address.clone(), "the address of [http]"));
     let mut all: Stretches<String> = Stretches::default();
     for (key, address, taken) in status.chain(http).chain(listens) {
-        // The address alone distinguishes the disks of a server.
+        // A server of the agent is identified by its address alone, so the export is empty.
         let place = Uri { address, export: ExportName::default(), tls: None };
         let place = Stretch::of_export(&place, None);
         if let Some(taken) = all.meeting(&place).next() {

@@ -87,9 +87,9 @@ impl Link {
         self.ignored = hosts;
     }
 
-    /// Logs once for each host whose reports are refused, with the reason.
+    /// Logs once for each doubted host, with the reason.
     fn name_doubts(&mut self, now: Instant) {
-        // Most hosts are believed: their status is not made for that.
+        // Most hosts are not in doubt: no status is made for these.
         let hosts = self.peers.all(now).filter(|host| host.doubt.is_some() || host.several);
         let hosts = hosts.map(|host| peer(&host));
         let doubted: BTreeMap<_, _> =

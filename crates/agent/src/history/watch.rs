@@ -11,7 +11,7 @@ use crate::status::{DiskStatus, VolumeStatus};
 /// Looks without an IO out of turn after which such an IO is logged again.
 const QUIET: u32 = 60;
 
-/// State of a volume at the last look, and the faults already logged.
+/// State of a volume at the last look, and the events already logged.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     hosts: HashMap<String, Liveness>,

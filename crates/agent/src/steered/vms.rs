@@ -34,7 +34,7 @@ pub(super) struct HostVms {
 /// VMs that are cgroups.
 struct Groups {
     vms: CgroupVms,
-    /// `None` while no limits are to be set.
+    /// `None` while no caps or weights are to be set.
     sharing: Option<Sharing>,
     demands: Demands,
     missed: Missed,
@@ -135,7 +135,7 @@ impl HostVms {
         }
     }
 
-    /// Splits what the host may do at its device, if that is there. `allowed`: `None` while no limits are to be set.
+    /// Splits the host's allowance at its device, if the device exists. `allowed`: `None` while no caps or weights are to be set.
     pub(super) fn set(
         &mut self,
         volume: &str,
