@@ -1,4 +1,4 @@
-//! Threads for work that may hang in the kernel: few at first, more while some of the work hangs.
+//! Threads for work that may hang in the kernel: few at first, more while work hangs.
 //!
 //! A host may have ten thousand files to open. With a thread for each, the last would begin seconds after the first, even on a healthy file
 //! system. With one thread for all, a single file that hangs would delay the rest.

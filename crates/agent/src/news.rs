@@ -13,7 +13,7 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// Notes a failure. True if the fault is to be logged now: more than `tolerated` in a row have failed, and it is new.
+    /// Notes a failure. True if the fault is to be logged now: new, and after more than `tolerated` failures in a row.
     pub(crate) fn fails(&mut self, fault: &str, tolerated: u32) -> bool {
         self.in_a_row += 1;
         self.in_a_row > tolerated && is_news(&mut self.told, fault)

@@ -2,9 +2,9 @@
 //!
 //! The watchdog has the agent killed, so it may judge only what is the agent's own doing. The main thread waits for its events, and takes
 //! each at once. If it is asked and does not answer, it hangs. But some parts of its work wait for others. Examples are a device whose IOs
-//! never return, a lock whose owner waits for such a device, a name server. These parts are *outside*, and their duration is not judged.
-//! The threads that carry IO are not judged at all. A restart would not mend a file system that does not answer. A restart would also close
-//! the connections of all other disks.
+//! never return, a lock whose owner waits for it, a name server. These parts are *outside*, and their duration is not judged. The threads
+//! that carry IO are not judged at all. A restart would not mend a file system that does not answer. A restart would also close the
+//! connections of all other disks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
