@@ -1,5 +1,5 @@
-//! Sockets that a service manager passes to the agent (sd_listen_fds(3)): it has bound them, holds
-//! them while the agent restarts, and clients that connect meanwhile wait in their queues.
+//! Sockets that a service manager passes to the agent (sd_listen_fds(3)). The manager has bound them and keeps them open while the agent
+//! restarts. Clients that connect meanwhile wait in the queues of these sockets.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -12,15 +12,14 @@ use rustix::net::{SocketFlags, accept_with};
 /// More sockets than any agent has disks.
 const MAX: usize = 4096;
 
-/// Where a passed socket listens.
+/// Address at which a passed socket listens.
 #[derive(Debug, PartialEq, Eq)]
 enum BoundAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
-/// The sockets that were passed. They stay open as long as this is kept, so that a listener that
-/// goes and comes again finds its socket.
+/// The sockets that were passed. They stay open as long as this value exists: a listener that is removed and added again finds its socket.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     sockets: Vec<(BoundAddress, OwnedFd)>,
@@ -38,7 +37,7 @@ impl Passed {
     pub(crate) fn from_environment() -> Result<Passed, String> {
         let pid = std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok());
         if pid != Some(std::process::id()) {
-            // Meant for a process that we are a child of, or for nobody.
+            // Meant for a parent of this process, or for no process.
             return Ok(Passed::default());
         }
         let count = std::env::var("LISTEN_FDS").unwrap_or_default();
@@ -71,7 +70,7 @@ impl Passed {
         (0..self.sockets.len()).filter(is_unused).collect()
     }
 
-    /// Where the socket of a number listens.
+    /// Address at which the socket of this number listens.
     pub(crate) fn place(&self, number: usize) -> String {
         self.sockets[number].0.to_string()
     }

@@ -1,5 +1,4 @@
-//! What the configuration file means, checked: everything that can be found wrong without opening
-//! a device is found here, and pointed at by file, line and value.
+//! Checked meaning of the configuration file. The check finds all errors that need no open device, and names file, line and value of each.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -65,17 +64,17 @@ pub use volume::{IdleProbe, Volume, Work};
 pub struct Config {
     /// Its name in the cluster.
     pub host: HostName,
-    /// Where `parda status` asks.
+    /// Socket that `parda status` connects to.
     pub status: Option<PathBuf>,
     /// File in which live changes are kept.
     pub state: Option<PathBuf>,
-    /// Where metrics, health and the API are, in HTTP.
+    /// HTTP server of metrics, health and the API.
     pub http: Option<Http>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name.
     pub pages: Option<String>,
     /// File of the API's tokens.
     pub tokens: Option<PathBuf>,
-    /// Where settings come from that live in one place for all hosts.
+    /// Source in etcd of settings that are the same on all hosts.
     pub policy: Option<Policy>,
     /// Memory for the buffers of all volumes, in bytes.
     pub memory: usize,
@@ -94,19 +93,19 @@ impl Config {
         Config::check(&Document::read(path)?)
     }
 
-    /// Checks a configuration, and looks into the disks that it names and the certificates for their servers, and the keys of its
+    /// Checks a configuration together with the data of its disks. Also reads the certificates for their servers and the keys of its
     /// exchanges.
     ///
     /// # Errors
-    /// The first thing that is wrong with it or with those certificates or keys, or a disk that is an
-    /// image of another format or no data at all.
+    /// The first fault of the configuration, or of those certificates or keys. Also a disk that is an image of another format, or whose
+    /// data is missing.
     pub fn look_into(doc: &Document) -> Result<Config, Error> {
         let config = Config::check(doc)?;
         apart::data(doc, &config.volumes)?;
         files::secrets(doc, &config.volumes)?;
         files::shown(doc, config.http.as_ref())?;
         files::tokens(doc, config.tokens.as_deref())?;
-        // That of an exchange was read with the exchange.
+        // A certificate shared with an exchange was read with that exchange.
         if let Some(policy) = config.policy.as_ref().filter(|policy| policy.is_apart) {
             files::of_etcd(&doc.part("policy"), &policy.etcd)?;
         }
@@ -128,8 +127,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks the settings of a configuration, wherever its places are: no file system of a disk or an exchange is asked. Reads stored
-    /// probes.
+    /// Checks the settings of a configuration without a look at the file systems of its disks and exchanges. Reads stored probes.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
@@ -180,8 +178,8 @@ impl Config {
         Ok(Config { host, status, state, http, pages, tokens, policy, memory, volumes, unused })
     }
 
-    /// Places of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may
-    /// change settings.
+    /// Places of the HTTP server: the one that the file names, and a unix socket beside the status socket. At the latter the agent's own
+    /// user may change settings.
     #[must_use]
     pub fn http_places(&self) -> Vec<Http> {
         let beside =
@@ -392,7 +390,7 @@ fn check_tenants(at: &TablePart<'_>, tenants: &[TenantSettings], work: &Work) ->
     Ok(())
 }
 
-/// The setting of a tenant with VMs here that this host cannot hold, and what is wrong with it. A tenant without VMs here may have any.
+/// The setting of a tenant with VMs here that this host cannot hold, and its fault. A tenant without VMs here may have any.
 fn not_held(tenant: &TenantSettings, work: &Work) -> Option<(&'static str, String)> {
     let who = match work {
         Work::Serve(_) => return None,

@@ -1,5 +1,5 @@
-//! The control thread of a volume: once per period it hears the other hosts, has the law tick, and
-//! publishes the report. Everything here may block and may fail without any IO noticing.
+//! The control thread of a volume. Once per period it receives the reports of the other hosts, ticks the law, and publishes its own report.
+//! Everything here may block and may fail without any IO noticing.
 
 mod link;
 
@@ -99,7 +99,7 @@ impl Control {
         }
     }
 
-    /// Ticks until it is told to stop.
+    /// Ticks until the stop message arrives.
     pub(crate) fn run(mut self) {
         loop {
             let change = self.law.between_ticks();
@@ -161,8 +161,7 @@ impl Control {
         self.show(report);
     }
 
-    /// Says once when the threshold is lower than any window can bring the latency. `outstanding`:
-    /// of all hosts.
+    /// Logs once that the threshold is lower than any window can bring the latency. `outstanding`: of all hosts.
     fn watch_threshold(&mut self, report: &Report, outstanding: f64) {
         let (law, threshold) = (&self.config.law, report.threshold);
         let latency = report.interval.heard(law.signal).mean();
@@ -200,18 +199,17 @@ impl Control {
         self.concern = concern;
     }
 
-    /// Says once in which settings live hosts differ that they must have alike, and once that they do
-    /// no more.
+    /// Logs once in which settings live hosts differ that they must have alike, and once that they do no more.
     fn compare_settings(&mut self, report: &Report, tenants: &[TenantPart]) {
         let now = self.now();
-        // What nobody hears cannot be compared.
+        // Settings can only be compared with hosts whose reports arrive.
         let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
         let period = Some(self.config.law.period);
         let own = Said { host: self.host.as_str(), period, report, tenants };
         let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {
             let parda_exchange::Message { from, body, .. } = peer.message;
-            // A host that meets less often than it was told does not say what that was.
+            // A host that meets less often than configured does not publish its configured period.
             let period = Some(body.period).filter(|_| !body.slowed);
             let (report, tenants) = (&body.report, body.tenants.as_slice());
             Said { host: from.host.as_str(), period, report, tenants }

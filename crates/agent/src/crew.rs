@@ -1,7 +1,7 @@
-//! Threads for work that may hang in the kernel: few as long as work gets on, and more as some of it does not.
+//! Threads for work that may hang in the kernel: few at first, more while work hangs.
 //!
-//! A host may have ten thousand files to open. With a thread for each of them the last would begin seconds after the first, on
-//! a healthy file system; with one thread for all, a single file that hangs would hold up the rest.
+//! A host may have ten thousand files to open. With a thread for each, the last would begin seconds after the first, even on a healthy file
+//! system. With one thread for all, a single file that hangs would delay the rest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,10 @@ use crate::news::is_news;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How many threads work at once, of those that get on.
+/// Number of threads while none is stuck.
 const FEW: usize = 8;
 
-/// After what time a thread counts as one that does not get on.
+/// Time of one piece of work after which its thread counts as stuck.
 pub(crate) const SLOW: Duration = Duration::from_millis(100);
 
 /// Threads with a queue of work.
@@ -28,7 +28,7 @@ pub(crate) struct Crew(Arc<Mutex<Shift>>);
 struct Shift {
     name: &'static str,
     queue: VecDeque<Job>,
-    /// When each thread has begun with what it does.
+    /// Start of each thread's current work.
     at_work: BTreeMap<u64, Instant>,
     next: u64,
     /// Reason why no thread could be started, at the last attempt.
@@ -47,7 +47,7 @@ impl Crew {
         locked(&self.0).queue.push_back(Box::new(job));
     }
 
-    /// Forgets the work that nobody has begun.
+    /// Drops the work that no thread has begun.
     pub(crate) fn dismiss(&self) {
         // Dropped when others may use the queue again: that may take other locks.
         let dropped = std::mem::take(&mut locked(&self.0).queue);
@@ -60,7 +60,7 @@ impl Crew {
         let now = Instant::now();
         let slow = |begun: &&Instant| now.saturating_duration_since(**begun) >= SLOW;
         let stuck = shift.at_work.values().filter(slow).count();
-        // Twice as many each time that all are stuck: a thousand that hang hold up others for less than a second.
+        // The number at least doubles each time that all are stuck. A thousand that hang thus delay others for under a second.
         let most = FEW + 2 * stuck;
         let mut wanted = most.saturating_sub(shift.at_work.len()).min(shift.queue.len());
         while wanted > 0 && self.start(&mut shift, now) {
@@ -69,7 +69,7 @@ impl Crew {
         (!shift.queue.is_empty()).then(|| now + SLOW)
     }
 
-    /// Reason why nothing of what waits begins: there is no thread, and none can be started.
+    /// Reason why no waiting work begins: there is no thread, and none can be started.
     pub(crate) fn fault(&self) -> Option<String> {
         let shift = locked(&self.0);
         shift.fault.clone().filter(|_| shift.at_work.is_empty() && !shift.queue.is_empty())

@@ -9,8 +9,8 @@ use parda_block::{
 
 use crate::config::Config;
 
-/// How many disks a configuration has, the descriptors that these need with their listeners and one client each, and the hard
-/// limit of this process.
+/// Number of disks of a configuration, and the hard limit of descriptors of this process. Each disk needs descriptors for itself, its
+/// listener and one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     /// Number of disks of all volumes.
@@ -19,14 +19,14 @@ pub struct Descriptors {
     pub listeners: usize,
     /// Limit with which all of them are served.
     pub needed: u64,
-    /// Hard limit of this process; none if there is none.
+    /// Hard limit of this process; `None` if unlimited.
     pub limit: Option<u64>,
     /// Number of disks that are served with that limit, in the order of the configuration.
     pub served: usize,
 }
 
 impl Descriptors {
-    /// Those of a configuration.
+    /// Counts for one configuration, and the limit of this process.
     #[must_use]
     pub fn of(config: &Config) -> Descriptors {
         let limit = parda_block::descriptor_limit();
@@ -43,7 +43,7 @@ impl Descriptors {
         Descriptors { disks, listeners: listeners.len(), needed, limit, served }
     }
 
-    /// What is wrong with the limit, if it is too low.
+    /// Text of the fault, if the limit is too low.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let Descriptors { disks, listeners, needed, limit, served } = *self;
@@ -55,8 +55,8 @@ impl Descriptors {
     }
 }
 
-/// Descriptors of a disk. One that is shared has one more, which says that the agent lives. Devices are told by their names, as
-/// their file systems might not answer.
+/// Descriptors of a disk. A shared disk has one more, which shows that the agent lives. Devices are told by their names, as their file
+/// systems might not answer.
 fn of_disk(disk: &DiskConfig) -> u64 {
     match &disk.backend {
         BackendConfig::File { path, lock, .. } => {

@@ -1,4 +1,4 @@
-//! The devices that a configuration steers, looked at for `parda check`.
+//! The devices that a configuration steers, examined for `parda check`.
 
 use parda_config::{Document, Error};
 use parda_steer::refusal::{SteerRefusal, SteerRefusalReason};
@@ -7,7 +7,7 @@ use crate::config::{Config, Work};
 use crate::patience::{self, Question};
 use crate::steered::{self, SteerError};
 
-/// Notes on a device, or its fault and whether it is not there or does not answer: then it may come later.
+/// Notes on a device, or its fault. The flag is true if the device is missing or does not answer: then it may come later.
 fn notes(examined: Option<Result<Vec<String>, SteerError>>) -> Result<Vec<String>, (String, bool)> {
     let Some(examined) = examined else { return Err(("does not answer".to_owned(), true)) };
     examined.map_err(|error| match error.downcast::<SteerRefusal>() {

@@ -8,7 +8,7 @@ use parda_control::{Decision, Measurement, Span, Window};
 use crate::config;
 use crate::status::{Detail, SteerStatus, VolumeStatus};
 
-/// Enforcer of a volume. It measures once per period, and works by the last decision of the law.
+/// Enforcer of a volume. The enforcer measures once per period, and works by the last decision of the law.
 pub(crate) trait Enforcer: Send {
     /// Ends a period. `None` while there is nothing to measure. `into`: an earlier measurement, whose memory may be used again.
     fn measure(&mut self, into: Measurement) -> Option<Measurement>;
@@ -16,16 +16,16 @@ pub(crate) trait Enforcer: Send {
     /// Works by this decision from now on: after a measurement, or as the law or its tenants were changed.
     fn apply(&mut self, decision: &Decision);
 
-    /// Does what is due between two ticks.
+    /// Performs the work that is due between two ticks.
     fn between_ticks(&mut self) -> Between {
         Between::Nothing
     }
 
-    /// Takes over what it is to enforce from now on: disks, or VMs.
+    /// Takes over the disks or VMs to enforce from now on.
     fn want(&mut self, wanted: &config::Volume);
 
     /// Its own fields of the status. Returns names and shares of the VMs in the order of the last measurement, for the forecast of observe
-    /// mode; none if they have changed since.
+    /// mode. The list is empty if they have changed since.
     fn state(
         &mut self,
         status: &mut VolumeStatus,
@@ -38,7 +38,7 @@ pub(crate) trait Enforcer: Send {
         None
     }
 
-    /// Answers what is in flight, or puts back what was set before. `None` if it was not running any more.
+    /// Answers the IOs in flight, or restores the previous settings. `None` if it was not running any more.
     fn stop(self: Box<Self>, within: Duration) -> Option<DrainedVolume>;
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Between {
     Nothing,
     /// Something is due after this time.
     Wait(Span),
-    /// The array said that it is full: the window is to be this at most.
+    /// The array reported that it is full: this is the largest window from now on.
     Full(Window),
 }
 

@@ -1,7 +1,7 @@
-//! What happened: a bounded memory of the events that the agent logs.
+//! A bounded memory of the events that the agent logs.
 //!
-//! A log line with the field `event`, whose value is the name of its kind, is an event as well: one call makes both. The [`Recorder`] is
-//! a layer beside the one that writes the log, so that neither the log's level nor its rate limit hides an event.
+//! A log line with the field `event` is also an event of that kind: one call makes both. The [`Recorder`] is a layer beside the log's
+//! writer: the log's level and rate limit hide no event.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
@@ -24,7 +24,7 @@ const KEPT: usize = 1000;
 /// Bytes of a text in an event.
 const LONGEST: usize = 1000;
 
-/// How many events are told, if the request does not say.
+/// Number of events in an answer, if the request sets none.
 const TOLD: usize = 100;
 
 /// A layer that remembers events, and tells them.
@@ -65,7 +65,7 @@ impl Recorder {
         let memory = locked(&self.0);
         let limit = query.limit.unwrap_or(TOLD);
         let oldest = memory.last_id + 1 - memory.events.len() as u64;
-        // Who knows of later events has seen another run of the agent.
+        // A caller that knows later events has seen another run of the agent.
         let after = query.after.map(|after| if after > memory.last_id { 0 } else { after });
         let from = match after {
             Some(after) => (after + 1).max(oldest) - oldest,

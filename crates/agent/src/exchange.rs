@@ -1,4 +1,4 @@
-//! The exchange that a configuration names: opened for a control thread, looked at for `parda check`.
+//! The exchange that a configuration names: opened for a control thread, examined for `parda check`.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub(crate) fn open(
 
 fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String> {
     let settings = SlotSettings {
-        // A run of its own: numbers begin anew, which the others take for old ones of a run that they know.
+        // A run of its own: its numbers begin anew. Under the old run the other hosts would take its records for old ones.
         me: Identity { host: host.me.host.clone(), incarnation: Incarnation::starting_now() },
         volume: VolumeId::of(host.volume),
         choice: exchange.choice,
@@ -138,7 +138,7 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
         Some(format!("exchange {}: {fault}; {so}", exchange.place))
     };
     let site = Site::new(exchange.place.clone(), exchange.offset.map(Bytes)).ok()?;
-    // On a path that is down this may hang, and whoever waits for it would not start.
+    // On a path that is down this may hang, and a caller that waits would not start.
     let (answer, looked) = channel();
     let at = site.clone();
     std::thread::spawn(move || answer.send(look(&at, LIMIT)));

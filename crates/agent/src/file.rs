@@ -1,5 +1,4 @@
-//! The configuration file as it is written: `parda.toml`. What it means, and whether it can, is
-//! for [`crate::config`]; `docs/configuration.md` explains every key.
+//! The configuration file as it is written: `parda.toml`. [`crate::config`] checks its meaning;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,15 +17,15 @@ pub use crate::config::limits::{AgentLimits, VolumeLimits};
 pub struct File {
     /// This host's name in the cluster.
     pub host: String,
-    /// Where `parda status` asks: `unix:PATH`.
+    /// Socket that `parda status` connects to: `unix:PATH`.
     pub status: Option<String>,
     /// File in which settings are kept that are changed while the agent runs.
     pub state: Option<PathBuf>,
-    /// Where metrics and health are, in HTTP.
+    /// HTTP server of metrics, health and the API.
     pub http: Option<HttpTable>,
     /// Takes settings from a policy in etcd.
     pub policy: Option<PolicyTable>,
-    /// How clients connect, where it is not as usual.
+    /// Listeners whose settings are not the defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listener: Vec<ListenerTable>,
     /// Limits for the clients of all volumes together.
@@ -58,7 +57,7 @@ pub struct HttpTable {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyTable {
-    /// How often it is looked for a change.
+    /// Interval of looks for a changed policy.
     #[serde(with = "parda_config::quantity")]
     pub period: Option<Duration>,
     /// URLs of members of an etcd cluster.
@@ -76,7 +75,7 @@ pub struct PolicyTable {
     pub password_file: Option<PathBuf>,
 }
 
-/// `[[listener]]`: who may connect at an address that disks listen at.
+/// `[[listener]]`: the clients that may connect at an address of disks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerTable {
@@ -135,7 +134,7 @@ pub struct VolumeTable {
     pub control: ControlSettings,
     /// Limits for the clients of the volume.
     pub limits: Option<VolumeLimits>,
-    /// Where the hosts meet.
+    /// Meeting place of the hosts.
     pub exchange: Option<ExchangeTable>,
     /// Tenants: disks on any number of hosts that have shares, a limit or a reservation together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -175,7 +174,7 @@ pub struct QemuTable {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QemuVm {
-    /// Name of the VM, or a pattern: as its QEMU was given it, or the name of its socket's file without the ending.
+    /// Name of the VM, or a pattern. A VM has the name given to its QEMU, or that of its socket's file without the ending.
     pub name: String,
     /// The weight of each against all other VMs and disks of the volume, on any host.
     pub shares: Option<u32>,
@@ -189,15 +188,16 @@ pub struct QemuVm {
 pub struct SteerTable {
     /// The device, or anything that lies on it: a disk, a multipath device, an LV, a partition.
     pub device: PathBuf,
-    /// How its queue is held to the window: `auto`, or one of what `parda steer show` names.
+    /// Means by which its queue keeps the window: `auto`, or one of the methods that `parda steer show` names. `auto`, or one of what
+    /// `parda steer show` names.
     pub method: Option<String>,
-    /// How it is measured: `auto`, `ebpf` or `little`.
+    /// Means by which its device latency is measured: `auto`, `ebpf` or `little`.
     pub measure: Option<String>,
     /// The host's weight against all disks and VMs of the volume, where it is one VM.
     pub shares: Option<u32>,
     /// Means by which its VMs are held to their shares: `auto`, `caps` or `bfq`.
     pub sharing: Option<String>,
-    /// Its VMs, where they are told apart.
+    /// Its VMs, where each has its own shares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<SteeredVmTable>,
 }
@@ -206,7 +206,7 @@ pub struct SteerTable {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SteeredVmTable {
-    /// Name of the VM. Where several cgroups match, each has its own name after this one.
+    /// Name of the VM. Each of several matching cgroups has its own name after this one.
     pub name: String,
     /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
     pub cgroup: String,
@@ -225,11 +225,11 @@ pub struct SteeredVmTable {
 pub struct ExchangeTable {
     /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
     pub file: Option<String>,
-    /// How many slots it has: as many as there can ever be hosts. As it was made.
+    /// Number of slots, at least the most hosts that will ever use it. As it was made.
     pub slots: Option<u32>,
     /// This host's slot; chosen automatically if left out.
     pub slot: Option<u32>,
-    /// Where it begins, for a region of a larger device.
+    /// Start of the slots, for a region of a larger device.
     #[serde(with = "parda_config::quantity")]
     pub offset: Option<ByteSize>,
     /// `ADDRESS:PORT` of this host, or of a multicast group.
@@ -253,7 +253,7 @@ pub struct ExchangeTable {
     pub user: Option<String>,
     /// File that holds the user's password.
     pub password_file: Option<PathBuf>,
-    /// Where a member of etcd on this host has its data.
+    /// Data directory of a member of etcd on this host.
     pub data_dir: Option<PathBuf>,
     /// Slots where the hosts meet while `udp` or `etcd` fails.
     pub fallback: Option<Fallback>,
@@ -279,11 +279,11 @@ impl ExchangeTable {
 pub struct Fallback {
     /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
     pub file: String,
-    /// How many slots it has, as it was made.
+    /// Number of slots, as the exchange was made.
     pub slots: Option<u32>,
     /// This host's slot; chosen automatically if left out.
     pub slot: Option<u32>,
-    /// Where it begins, for a region of a larger device.
+    /// Start of the slots, for a region of a larger device.
     #[serde(default, with = "parda_config::quantity")]
     pub offset: Option<ByteSize>,
 }
@@ -300,7 +300,7 @@ pub struct EtcdTls {
     pub key: Option<PathBuf>,
 }
 
-/// How many slots an exchange has unless it is said.
+/// Number of slots of an exchange, unless the file sets it.
 pub(crate) const SLOTS: u32 = 64;
 
 parda_config::with_vm_settings! {
@@ -312,7 +312,7 @@ parda_config::with_vm_settings! {
         pub name: String,
         /// Its data: a file, a block device, or an NBD URI.
         pub path: String,
-        /// Where clients find it: `unix:PATH` or `tcp:ADDRESS:PORT`.
+        /// Address at which clients find the disk: `unix:PATH` or `tcp:ADDRESS:PORT`.
         pub listen: String,
         /// Description for people who list the exports.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -326,18 +326,18 @@ parda_config::with_vm_settings! {
         /// Whether to bypass the page cache.
         #[serde(default)]
         pub direct: Direct,
-        /// How other programs are kept from its data.
+        /// Lock that keeps other programs from its data.
         #[serde(default)]
         pub lock: Lock,
         /// `raw`: all of it is data, also what looks like the header of another format.
         pub format: Option<Format>,
-        /// Where the disk begins in `path`, for a region of a larger device.
+        /// Start of the disk in `path`, for a region of a larger device.
         #[serde(default, with = "parda_config::quantity")]
         pub offset: Option<ByteSize>,
         /// The disk's size, if less than all of `path`. An `offset` needs it.
         #[serde(default, with = "parda_config::quantity")]
         pub size: Option<ByteSize>,
-        /// How the NBD server behind it is used, if `path` is an NBD URI.
+        /// Settings of the connection to the NBD server behind it, if `path` is an NBD URI.
         pub nbd: Option<Nbd>,
     }
 }
@@ -346,19 +346,19 @@ parda_config::with_vm_settings! {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Nbd {
-    /// How many connections to it are used, if it says that they share their data.
+    /// Number of connections to the server, if it announces that they share their data.
     pub connections: Option<u32>,
-    /// How long IOs wait for a lost server before they fail.
+    /// Longest wait of IOs for a lost server before they fail.
     #[serde(with = "parda_config::quantity")]
     pub hold: Option<Duration>,
-    /// How long a request may take before its connection is given up.
+    /// Longest time of a request before its connection is given up.
     #[serde(with = "parda_config::quantity")]
     pub timeout: Option<Duration>,
     /// Its certificates, if its URI begins with `nbds`.
     pub tls: Option<ServerTls>,
 }
 
-/// TLS with an NBD server: whom to trust, and who we are.
+/// TLS with an NBD server: trusted certificates, and the agent's own identity.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerTls {
@@ -376,7 +376,7 @@ pub struct ServerTls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Data and nothing else.
+    /// Raw data: all bytes belong to the disk.
     Raw,
 }
 

@@ -55,7 +55,7 @@ impl History {
         History { calendar: Calendar::new(), volumes: Mutex::default() }
     }
 
-    /// What a volume did in the last second.
+    /// Activity of a volume in the last second.
     pub(crate) fn recent(&self, volume: &str) -> Recent {
         locked(&self.volumes).get(volume).map(|kept| kept.recent.clone()).unwrap_or_default()
     }

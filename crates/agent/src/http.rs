@@ -1,4 +1,4 @@
-//! The agent's HTTP server at its address, and what is not served.
+//! The agent's HTTP server at its address, and the parts that are not served.
 
 pub(crate) mod servers;
 
@@ -57,7 +57,7 @@ impl HttpServer {
     /// Reads the certificate again, and shows it from then on.
     ///
     /// # Errors
-    /// It cannot be used. The one from before is shown.
+    /// The certificate cannot be used, and the one from before is still shown. The one from before is shown.
     fn renew(&self) -> Result<(), FileError> {
         if let Some(ours) = &self.tls {
             ours.renew(&Acceptor::new(ours.files().clone())?);
@@ -71,7 +71,7 @@ impl HttpServer {
     }
 }
 
-/// What is configured and not served now, with the reason, one a line.
+/// Configured parts that are not served now, with the reason, one a line.
 pub(crate) fn lacking(status: &Status) -> String {
     let mut text = String::new();
     // Names and messages of others may hold line breaks.

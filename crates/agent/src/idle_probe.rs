@@ -1,6 +1,6 @@
-//! A daily probe of a volume that is idle: reads only, by one host, stopped by the first IO of anybody else.
+//! A daily probe of a volume that is idle. One host does the probe, with reads only, and the first IO of any other source stops it.
 //!
-//! IO of this host is looked for in its own ring every few milliseconds, IO of other hosts in the exchange once per
+//! The probe looks for IO of this host in its own ring every few milliseconds. For IO of other hosts, it looks in the exchange once per
 //! period.
 
 mod reads;
@@ -67,7 +67,7 @@ impl IdleProber {
             return;
         }
         let since = *self.idle_since.get_or_insert(now);
-        // One host is enough: the one that would lead.
+        // One host is enough: the host that would lead.
         let ours = others.is_some_and(|o| o.thresholds.leader.is_none() && !o.thresholds.unsaid);
         let due = self.next.is_none_or(|next| now >= next) && is_old(&self.idle_probe.probe);
         if self.running.is_none() && ours && due && now - since >= IDLE {
@@ -99,17 +99,17 @@ impl IdleProber {
         }
     }
 
-    /// Stops, and waits for what is under way.
+    /// Stops, and waits for the probe under way.
     pub(crate) fn end(&mut self) {
         self.stop();
         if let Some((_, thread)) = self.running.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has logged its panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether nobody did any IO in a period, and everybody is heard.
+/// Whether no host did any IO in a period, and all are heard.
 fn idle(own: &Report, others: Option<&Totals>) -> bool {
     let ios =
         |interval: &parda_control::latency::Interval| interval.reads.ios + interval.writes.ios;
@@ -121,14 +121,14 @@ fn idle(own: &Report, others: Option<&Totals>) -> bool {
     ios(&own.interval) == 0 && own.outstanding == 0.0 && others.is_some_and(quiet)
 }
 
-/// Whether a stored probe is to be made anew: it is not there, or a day old.
+/// Whether a new probe is due: the stored one is missing, or a day old.
 fn is_old(probe: &Path) -> bool {
     let modified = probe.metadata().and_then(|m| m.modified());
     let age = modified.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
     age.is_none_or(|age| age >= DAY)
 }
 
-/// Probes the volume and stores the result. `busy`: somebody else does IO.
+/// Probes the volume and stores the result. `busy`: another source does IO.
 fn probe(volume: &str, idle_probe: &IdleProbe, busy: &dyn Fn() -> bool) {
     match measure(&idle_probe.target, MOST_OUTSTANDING, TIME_S, busy) {
         Err(error) => tracing::warn!(volume, "the probe of the idle volume failed: {error}"),
@@ -197,7 +197,7 @@ fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
         return Err("no knee was seen, and the stored one is kept".to_owned());
     };
     let text = document.json();
-    // What an agent would not start with is not stored: a number that is none is null in JSON.
+    // A document with which an agent would not start is not stored: JSON writes NaN as null, which would not load.
     let again = ProbeDocument::parse(file, &text).map_err(|error| error.to_string())?;
     Probed::of(file, &again)?;
     let mode = std::fs::metadata(file).map_or(0o644, |about| about.mode());
@@ -277,7 +277,7 @@ mod tests {
         let busy = || began.elapsed() > Duration::from_millis(300);
         let ended = measure(&target(dir.path()), MOST_OUTSTANDING, TIME_S, &busy);
         assert!(ended.unwrap().is_none());
-        // 300 ms, one look, and the read that is under way; a busy machine takes longer, but not all the time that a probe may have.
+        // The time is 300 ms, one look, and the read under way. A busy machine takes longer, but less than the probe's whole time.
         assert!(began.elapsed().as_secs_f64() < TIME_S / 2.0, "{:?}", began.elapsed());
     }
 

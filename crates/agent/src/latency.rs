@@ -1,7 +1,7 @@
 //! A distribution of latencies that travels: the occupied buckets of a histogram.
 //!
-//! IOPS without latency, or a mean without its distribution, misleads (Elling 2012); so every
-//! latency that the agent reports is the whole distribution.
+//! IOPS without latency, or a mean without its distribution, misleads (Elling 2012). The agent therefore reports each latency as its whole
+//! distribution.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -50,8 +50,8 @@ impl Latency {
         self.buckets.iter().map(|b| b.1).sum()
     }
 
-    /// What came since `earlier`, a snapshot of the same histogram. Where `earlier` has more than
-    /// this (the agent was restarted), this is taken to have begun from nothing.
+    /// IOs since `earlier`, a snapshot of the same histogram. If `earlier` has more IOs than this (the agent was restarted), this histogram
+    /// counts from its own start.
     #[must_use]
     pub fn since(&self, earlier: &Latency) -> Latency {
         let mut before = earlier.buckets.iter().peekable();

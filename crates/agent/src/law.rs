@@ -1,5 +1,5 @@
-//! The law of a volume with its enforcer. It outlives the ring, which may be started again, and the control thread, which is another one
-//! when the exchange changes.
+//! The law of a volume with its enforcer. This state outlives the ring, which may be started again. The state also outlives the control
+//! thread, which a change of the exchange replaces.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,10 +24,10 @@ use crate::steered::Steered;
 use crate::threshold::ThresholdStatus;
 use crate::throttled::Throttled;
 
-/// What the other hosts say: their reports added up, and what each says of its tenants.
+/// Reports of the other hosts: their totals, and the part of each in its tenants.
 pub(crate) type Heard = (Totals, Vec<TenantPart>);
 
-/// What a host publishes.
+/// Record that a host publishes: its report, and its parts in tenants.
 pub(crate) type Said = (Report, Vec<TenantPart>);
 
 /// See the module's documentation. The control thread ticks it, the main thread changes it, the status thread asks it.
@@ -58,7 +58,7 @@ impl Law {
         Ok(Law(Mutex::new(State { period, enforcer, measured: Measurement::default() })))
     }
 
-    /// Ends a period. `heard`: what the other hosts said; `None` if the exchange is silent. `None` while there is nothing to govern.
+    /// Ends a period. `heard`: the reports of the other hosts; `None` if the exchange is silent. `None` while there is nothing to govern.
     pub(crate) fn tick(&self, heard: Option<Heard>) -> Option<Said> {
         let state = &mut *locked(&self.0);
         let mut measured = state.enforcer.measure(std::mem::take(&mut state.measured))?;
@@ -70,7 +70,7 @@ impl Law {
         Some((report, state.period.tenant_parts().collect()))
     }
 
-    /// Does what is due between two ticks. Returns the time until something is due again before the next tick, if anything is.
+    /// Performs the work that is due between two ticks. Returns the time until something is due again before the next tick, if anything is.
     pub(crate) fn between_ticks(&self) -> Option<Span> {
         let state = &mut *locked(&self.0);
         loop {
@@ -85,7 +85,7 @@ impl Law {
         }
     }
 
-    /// Takes over what may change while it runs. `before`: what is in force.
+    /// Takes over the settings that may change while it runs. `before`: the configuration in force.
     pub(crate) fn reload(&self, before: &config::Volume, new: &config::Volume) {
         let volume = &before.name;
         let state = &mut *locked(&self.0);
@@ -176,7 +176,7 @@ pub(crate) fn base(config: &config::Volume, last: LastTick) -> VolumeStatus {
     let LastTick { ticks, report, mut own, mut exchange, differ } = last;
     compare(own.iter_mut().chain(exchange.iter_mut().flat_map(|exchange| &mut exchange.peers)));
     let law = &config.law.law;
-    // A number is in force at once, what is found is what the last tick found.
+    // A configured number is in force at once; an automatic one is that of the last tick.
     let found = report.filter(|_| config.law.auto.is_some());
     let threshold = found.map_or(law.threshold, |report| report.threshold);
     let follows = matches!(law.mode, Mode::Parda | Mode::Published { .. });

@@ -1,10 +1,8 @@
-//! A host of parda: its configuration, its volumes, their control ticks, and what it says of
-//! itself.
+//! A host of parda: its configuration, its volumes, their control ticks, and its status.
 //!
-//! Two threads of a volume matter most. The ring thread ([`parda_block`]) carries IO and never waits for
-//! anything else. The control thread talks to the other hosts, which may block, and once per period ticks
-//! the law, whose decision it hands to the ring. Beside them are a keeper, which opens disks and applies reloads, and
-//! threads for calls that may hang: block status, writes to the page cache, the exchange, TLS.
+//! Two threads of a volume matter most. The ring thread ([`parda_block`]) carries IO and never waits for anything else. The control thread
+//! talks to the other hosts, which may block. Once per period it ticks the law, and hands the decision to the ring. A keeper beside them
+//! opens disks and applies reloads. More threads make calls that may hang: block status, writes to the page cache, the exchange, TLS.
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -102,7 +100,7 @@ use crate::activation::Passed;
 use crate::events::Recorder;
 use crate::live::Live;
 
-/// Reason why an agent ends without being told to.
+/// Reason why an agent ends without a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration is wrong.
@@ -150,7 +148,7 @@ pub enum ServeError {
 /// remembers what happened.
 ///
 /// # Errors
-/// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound or is that of another process.
+/// The configuration is wrong, or none of the volumes starts. Or the status socket cannot be bound or belongs to another process.
 pub fn serve(path: &Path, file: Document, events: Recorder) -> Result<(), ServeError> {
     let passed = Passed::from_environment().map_err(ServeError::PassedSockets)?;
     let (live, config) = Live::start(file)?;

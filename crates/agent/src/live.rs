@@ -1,6 +1,6 @@
 //! Settings that are changed while the agent runs, as layers over the configuration file.
 //!
-//! There are three layers over the file, each over the ones before: the policy, live changes that the state file keeps, and live changes
+//! Three layers lie over the file, each over the ones before. They are the policy, live changes kept in the state file, and live changes
 //! until the agent ends. File and layers are merged and checked as one configuration, which the agent takes over as after a reload. A live
 //! change that conflicts with the rest is left out, with a line in the log. The policy of a volume is in force as a whole or not at all.
 
@@ -42,7 +42,7 @@ pub(crate) struct InForce {
     pub(crate) refused: Refused,
     /// Changes that conflict with the configuration.
     left_out: Vec<LeftOut>,
-    /// Where each setting comes from.
+    /// Origin of each setting in force.
     pub(crate) origins: Arc<Origins>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Layers {
     file: Arc<(Document, Table)>,
     /// The policy of the volumes of this host.
     pub(crate) policy: Policies,
-    /// Where the policy in force is kept, if there is to be one.
+    /// File that keeps the policy in force, if one is configured.
     policy_file: Option<PathBuf>,
     /// The state file, if one is configured.
     pub(crate) state: Option<PathBuf>,
@@ -61,9 +61,9 @@ pub(crate) struct Layers {
     pub(crate) kept: Overlay,
     /// Live changes until the agent ends.
     pub(crate) temporary: Overlay,
-    /// Why the state file could not be read, so that `kept` may lack its changes. It is not written then.
+    /// Why the state file could not be read, so that `kept` may lack its changes. The state file is not written then.
     unreadable: Option<String>,
-    /// What the state file has, as far as this agent knows.
+    /// Contents of the state file, as far as this agent knows.
     written: Arc<Mutex<Overlay>>,
 }
 
@@ -71,7 +71,7 @@ impl Layers {
     /// The configuration file with its layers from the state file and the policy's file. A file of these two that cannot be read counts as
     /// empty.
     fn read(file: Document) -> Result<Layers, Error> {
-        // Where its places are is looked at when the layers are merged.
+        // The file systems of its places are asked when the layers are merged.
         let config = Config::settings(&file)?;
         let read = config.state.as_deref().map(|path| StateFile::changes(path).read());
         let read = read.unwrap_or_else(|| Ok(Overlay::default()));
@@ -86,7 +86,7 @@ impl Layers {
         Ok(Layers { file, policy, policy_file, state, kept, temporary, unreadable, written })
     }
 
-    /// Logs that the state file cannot be read, if so.
+    /// Logs the fault of a state file that cannot be read.
     fn say_unreadable(&self) {
         if let Some(error) = &self.unreadable {
             tracing::error!(event = "state_unreadable", "{error}; {NOT_IN_FORCE}");
@@ -207,7 +207,7 @@ impl Layers {
         overlay::written(&self.file.1, target, setting)
     }
 
-    /// Writes the state file, if one is configured, unless somebody else has written it: what they keep would be lost.
+    /// Writes the state file, if one is configured. A file that another program has written stays, as its contents would be lost.
     pub(crate) fn write(&self) -> Result<(), String> {
         let Some(path) = &self.state else { return Ok(()) };
         if let Some(error) = &self.unreadable {
@@ -225,7 +225,7 @@ impl Layers {
             ));
         }
         file.write(&self.kept)?;
-        // As it is read, which may lack what is empty.
+        // The file as read back, which may lack empty tables.
         *written = file.read()?;
         Ok(())
     }
@@ -316,7 +316,7 @@ impl Compatible {
         Ok(())
     }
 
-    /// Adds the policy of each volume, as a whole or not at all: then that from before, if it has no conflict either.
+    /// Adds the policy of each volume as a whole. A policy with a conflict is replaced by the one from before, if that has none.
     fn add_policies(&mut self, policies: &Policies, before: &Policies) {
         self.refused = policies.check();
         for stored in &policies.volumes {
@@ -338,8 +338,8 @@ impl Compatible {
         }
     }
 
-    /// Adds a live change of a setting. If it conflicts with the policy of its volume, the policy is refused, and the one from before stays
-    /// or none.
+    /// Adds a live change of a setting. If it conflicts with the policy of its volume, that policy is refused. The policy from before
+    /// stays, or none.
     fn add(
         &mut self,
         target: &Target,
@@ -400,7 +400,7 @@ impl Live {
         locked(&self.in_force).clone()
     }
 
-    /// Where each setting in force comes from.
+    /// Origin of each setting in force.
     pub(crate) fn origins(&self) -> Arc<Origins> {
         Arc::clone(&locked(&self.in_force).origins)
     }
@@ -459,7 +459,7 @@ impl Live {
         let read = file.and_then(|file| {
             let mut layers = Layers::read(file)?;
             layers.say_unreadable();
-            // What the agent has in memory is what it wrote, if the path is the same.
+            // The overlay in memory equals the state file that this agent wrote, if the path is the same.
             if layers.state == before.state && before.unreadable.is_none() {
                 (layers.kept, layers.unreadable) = (before.kept, None);
                 layers.written = before.written;

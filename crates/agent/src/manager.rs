@@ -1,7 +1,8 @@
-//! What the agent tells the service manager that started it (sd_notify(3)): that it serves, reads its configuration again, ends; its
-//! state in a line; and that its main thread lives.
+//! Messages to the service manager that started the agent (sd_notify(3)). They report start, reload, end, a line of state, and that the
+//! main thread lives.
 //!
-//! A thread of its own speaks, so that a manager which does not listen delays nobody. Without `NOTIFY_SOCKET` there is no thread.
+//! A thread of its own sends the messages: a manager that does not read them delays no other thread. Without `NOTIFY_SOCKET` there is no
+//! thread.
 
 mod pulse;
 
@@ -17,24 +18,24 @@ pub(crate) use pulse::Pulse;
 /// Longest state in characters: `systemctl status` shows a line.
 const STATE_LIMIT: usize = 400;
 
-/// How long the agent's end waits for the last message to be taken.
+/// Longest wait of the agent's end for the last message to be taken.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The service manager, if there is one.
 pub(crate) struct Manager {
     /// The main thread's signs of life.
     pub(crate) pulse: Arc<Pulse>,
-    /// The thread that speaks, and what it is to say.
+    /// The thread that sends, and the sender of its messages.
     speaker: Option<(Sender<String>, JoinHandle<()>)>,
-    /// The state that was told last.
+    /// The state that was sent last.
     told: String,
-    /// Whether the manager was told that the agent serves.
+    /// Whether the manager was informed that the agent serves.
     ready: bool,
 }
 
 impl Manager {
-    /// Begins to speak to the manager that the environment names. With a watchdog (`WATCHDOG_USEC`) the main thread is asked for
-    /// a sign of life by `ask` again and again, which it gives by [`Pulse::answer`].
+    /// Begins to speak to the manager that the environment names. With a watchdog (`WATCHDOG_USEC`), `ask` asks the main thread again and
+    /// again for a sign of life. The thread gives that sign by [`Pulse::answer`].
     pub(crate) fn start(ask: impl Fn() + Send + 'static) -> std::io::Result<Manager> {
         let pulse = Arc::new(Pulse::default());
         let mut manager =
@@ -62,7 +63,7 @@ impl Manager {
     /// The agent reads its configuration again.
     pub(crate) fn reloading(&self) {
         if self.ready {
-            // Without a clock it is told all the same.
+            // Without a clock the manager gets the message all the same.
             let now = NotifyState::monotonic_usec_now().map(|now| now.to_string());
             self.say(format!("RELOADING=1\n{}", now.unwrap_or_default()));
         }
@@ -70,7 +71,7 @@ impl Manager {
 
     /// The agent has read its configuration again, and is in this state.
     pub(crate) fn reloaded(&mut self, state: String) {
-        // An agent that still starts says later that it serves.
+        // An agent that still starts reports later that it serves.
         if self.ready {
             self.ready(state);
         }
@@ -109,7 +110,7 @@ impl Drop for Manager {
     }
 }
 
-/// Sends what it receives, and signs of life in between, until nobody sends any more.
+/// Sends the messages received, and signs of life in between, until all senders are gone.
 fn speak(received: &Receiver<String>, every: Option<Duration>, pulse: &Pulse, ask: impl Fn()) {
     let mut next = Instant::now();
     loop {
@@ -139,7 +140,7 @@ fn send(state: NotifyState<'_>) {
     }
 }
 
-/// The text as a line: an error may quote a line break of a file, and what follows would be taken for another message.
+/// The text as a line. An error may quote a line break of a file, after which the manager would read another message.
 fn line(text: &str) -> String {
     text.chars().take(STATE_LIMIT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

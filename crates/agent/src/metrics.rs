@@ -1,4 +1,4 @@
-//! The status of an agent as OpenMetrics text, for Prometheus and what reads its format.
+//! The status of an agent as OpenMetrics text, for Prometheus and other readers of its format.
 //!
 //! Everything comes from one [`Status`], so a scrape and `parda status` never disagree. Each subject has a table of
 //! families; `docs/metrics.md` lists them, and a test compares it with the tables.
@@ -141,8 +141,8 @@ fn write<T>(
     Ok(())
 }
 
-/// A label whose value is escaped as the format wants it, which the encoder leaves to its caller: names of disks and of
-/// other hosts may hold anything.
+/// A label whose value is escaped for the format, which the encoder leaves to its caller. Names of disks and of other hosts may hold any
+/// character.
 fn escaped((name, value): (&'static str, String)) -> (&'static str, String) {
     (name, value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

@@ -1,12 +1,12 @@
-//! The NBD servers with TLS that a configuration names, tried for `parda check`: certificates that
-//! do not fit together are found out by no other look.
+//! Trial for `parda check` of the NBD servers with TLS that a configuration names. No other check finds certificates that do not fit
+//! together.
 
 use parda_block::{BackendConfig, DiskConfig, OpenError};
 
 use crate::config::Config;
 
-/// Connects to the servers with TLS behind disks, all at once, and says of which nothing is to be
-/// had. That is no error: a server may come later than its agent.
+/// Connects to the servers with TLS behind disks, all at once, and lists those that cannot be used. A missing server is no error: it may
+/// come later than its agent.
 #[must_use]
 pub fn examine(config: &Config) -> Vec<String> {
     let disks = config.volumes.iter().flat_map(|volume| volume.disks().iter());
@@ -24,7 +24,7 @@ pub fn examine(config: &Config) -> Vec<String> {
         let note = |disk: &DiskConfig, error: OpenError| format!("disk {}: {error}", disk.name);
         tries
             .into_iter()
-            // One that panicked has said so.
+            // A thread that panicked has logged its panic.
             .filter_map(|(disk, tried)| Some(note(disk, tried.join().ok()?.err()?)))
             .collect()
     })

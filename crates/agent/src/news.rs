@@ -13,13 +13,13 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// Notes a failure. Returns whether its fault is to be told: more than `tolerated` in a row have failed, and it was not told yet.
+    /// Notes a failure. True if the fault is to be logged now: new, and after more than `tolerated` failures in a row.
     pub(crate) fn fails(&mut self, fault: &str, tolerated: u32) -> bool {
         self.in_a_row += 1;
         self.in_a_row > tolerated && is_news(&mut self.told, fault)
     }
 
-    /// Notes a success. Returns whether a fault was told that ends.
+    /// Notes a success. True if this ends a fault that was logged.
     pub(crate) fn ends(&mut self) -> bool {
         self.in_a_row = 0;
         self.told.take().is_some()

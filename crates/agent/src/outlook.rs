@@ -15,7 +15,7 @@ pub struct OutlookStatus {
 /// Forecast over a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForecastStatus {
-    /// How long that is, in seconds. Only periods in which the hosts did IO count.
+    /// Length of that time, in seconds. Only periods in which the hosts did IO count.
     pub over_s: f64,
     /// Window that this host would have had, in slots.
     pub window: f64,

@@ -83,7 +83,7 @@ impl Watch {
     /// The state to log, if it is new.
     fn news(&self, finding: &Finding) -> Option<OutsiderSign> {
         let is_new = match finding.state {
-            // Where hosts are not heard for a while, nothing is known of the array, and nothing is over.
+            // While other hosts are silent, the array's state is unknown, and no earlier state is over.
             OutsiderSign::Unknown => false,
             OutsiderSign::Usual => self.said > OutsiderSign::Usual,
             OutsiderSign::Slower => self.said < OutsiderSign::Slower && finding.periods >= LASTS,

@@ -1,9 +1,9 @@
 //! Questions to file systems, none of which is waited for longer than a bound.
 //!
-//! A call to a file cannot be taken back: where a server of NFS or FUSE does not answer, it hangs. All questions of a caller are asked by the
-//! few threads of a [`Crew`], which has more where some hang. A path is silent when its own call takes longer than [`PATIENCE`], however long
-//! it had to wait for its turn: many questions to a slow file system take their time, and are answered. A path that was found silent is not asked
-//! again before its call has come back, however often it is asked about. Callers do not wait for each other.
+//! A call to a file cannot be taken back. While a server of NFS or FUSE is silent, the call hangs. The few threads of a [`Crew`] ask all
+//! questions of a caller. While some hang, the crew has more threads. A path is silent when its own call takes longer than [`PATIENCE`].
+//! The wait for its turn does not count: a slow file system may answer many questions late. A silent path is not asked again before its
+//! call has come back, for any number of callers. Callers do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use parda_awake::Instant;
 use crate::crew::{Crew, SLOW};
 use crate::locked::locked;
 
-/// How long a file system may take to answer before the agent goes on without its answer.
+/// Longest wait for a file system's answer, after which the agent continues without the answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What to do about a file system that does not answer.
+/// Advice on a file system that does not answer.
 pub(crate) const LOOK_BEHIND: &str =
     "see whether the server (NFS, FUSE) or the array behind it answers";
 
@@ -37,7 +37,7 @@ impl<T> Question<T> {
 
 /// News of a path.
 enum News<T> {
-    /// It is asked about from now on.
+    /// The question about this path begins now.
     Begun(PathBuf, Instant),
     /// Its answers, each with the number of the question.
     Answered(PathBuf, Vec<(usize, T)>),
@@ -96,12 +96,12 @@ fn ask_within<T: Send + 'static>(
         next = now + SLOW.min(patience / 10);
         crew.hire();
         let is_silent = |since: Instant| now.saturating_duration_since(since) >= patience;
-        // Who answers has the lock: no path is silent that has answered.
+        // A thread that answers has the lock: no path is silent that has answered.
         let mut silent = locked(&SILENT);
         is_told.try_iter().for_each(|news| take(news, &mut awaited));
         awaited.retain(|path, asked| {
             let Some(since) = asked.filter(|since| is_silent(*since)) else { return true };
-            // Later calls do not ask about it, so that this is said once.
+            // Later calls do not ask about it, so that one line is logged.
             if silent.insert(path.clone(), since).is_none() {
                 tracing::warn!(path = %path.display(), "does not answer within {patience:?}: {LOOK_BEHIND}");
             }
@@ -118,7 +118,7 @@ fn ask_within<T: Send + 'static>(
     answers
 }
 
-/// Answers all questions about a path. Who asked may have gone on without.
+/// Answers all questions about a path. The caller may have gone on without the answers.
 fn answer<T>(path: PathBuf, questions: Vec<(usize, Question<T>)>, told: &Sender<News<T>>) {
     let _ = told.send(News::Begun(path.clone(), Instant::now()));
     let answers = questions.into_iter().map(|(number, question)| (number, (question.ask)()));
@@ -166,7 +166,7 @@ mod tests {
             assert_eq!([answers[0], answers[2]], [None, None]);
             ([answers[1], answers[3]] == [Some(1), Some(1)]).then_some(a)
         });
-        // As long as it hangs nobody waits for it again.
+        // As long as the call hangs, no caller waits for it again.
         let again = vec![answered(&a), answered("test/b")];
         assert_eq!(ask_within(again, LONG), [None, Some(1)]);
         drop(hangs);

@@ -1,7 +1,7 @@
 //! Settings that live in etcd for all hosts: read, put in force, and read back.
 //!
-//! A thread of its own makes all calls to etcd, and puts a policy in force as a live change is. Neither the control thread nor IO waits
-//! for this thread. It waits for etcd and for the agent's main thread only.
+//! A thread of its own makes all calls to etcd. The thread puts a policy in force by the path of live changes. Neither the control thread
+//! nor IO waits for this thread. This thread waits for etcd and for the agent's main thread only.
 
 mod report;
 
@@ -23,10 +23,10 @@ use crate::live::Policies;
 /// Time that each endpoint has for an answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Part of the period by which the rounds of a host vary, so that hosts that start together do not ask together.
+/// Part of the period by which the rounds of a host vary. Hosts that start together thus do not ask together.
 const SPREAD: f64 = 0.2;
 
-/// The thread that follows the policy, as the main thread sees it. It ends by itself after this was dropped.
+/// The thread that follows the policy, as the main thread sees it. The thread ends by itself after this value is dropped.
 pub(crate) struct Follower {
     config: config::Policy,
     volumes: Vec<String>,
@@ -71,7 +71,7 @@ impl Follower {
         Ok(Some(Follower { config, volumes, orders, _wanted: wanted }))
     }
 
-    /// Whether it follows what a configuration names.
+    /// Whether it follows the policy that a configuration names.
     pub(crate) fn follows(&self, config: &Config) -> bool {
         config.policy.as_ref() == Some(&self.config) && names(config) == self.volumes
     }
@@ -140,7 +140,7 @@ impl Following {
         }
     }
 
-    /// Looks for a change, puts it in force, and publishes what is in force.
+    /// Looks for a change, puts it in force, and publishes the policies in force.
     fn round(&mut self) {
         let looked = self.look();
         if looked.is_err() {
@@ -158,7 +158,7 @@ impl Following {
         }
         self.keep();
         let done = match looked {
-            // It was etcd's answer, so what is in force is told all the same.
+            // `Gone` is an answer of etcd, so the policy in force is published all the same.
             Err(StoreError::Gone) => self.publish().and(looked),
             _ => looked.and_then(|()| self.publish()),
         };
@@ -172,7 +172,7 @@ impl Following {
             let news = self.store.news(seen.head)?;
             let back = news.cluster < seen.cluster;
             seen.cluster = news.cluster;
-            // A cluster whose revision went back has lost data, or the member that answered lags: a read by a majority tells.
+            // If the cluster's revision went back, the cluster has lost data or the answering member lags. A read by a majority decides.
             if !news.changed && !back {
                 return Ok(());
             }
@@ -268,7 +268,7 @@ impl Following {
         }
     }
 
-    /// Keeps what is in force for the next start. Tried again each round until it is done: a full disk has room again.
+    /// Stores the policy in force for the next start. Tried again each round until it is done: a full disk has room again.
     fn keep(&mut self) {
         let layers = self.api.live.in_force().layers;
         if layers.policy.head.is_none() || self.kept.as_ref() == Some(&Ok(layers.policy.clone())) {
@@ -323,7 +323,7 @@ impl Following {
         }
     }
 
-    /// Publishes what is in force if it is not what was published, and renews the lease when it is time.
+    /// Publishes the policy in force if it differs from the published one, and renews the lease when due.
     fn publish(&mut self) -> Result<(), StoreError> {
         let report = self.report();
         let begun = Instant::now();

@@ -22,7 +22,7 @@ const MOST: usize = 256;
 /// Directory that the service's unit makes at its start.
 const OF_THE_UNIT: &str = "/run/parda";
 
-/// Name below which the policy's etcd is looked at. Nothing needs to be there.
+/// Key prefix of a trial read of the policy's etcd; it need not exist.
 const POLICY: &str = "policy";
 
 /// Question to the network. Its answer is a fault, or nothing.
@@ -57,7 +57,7 @@ pub fn examine(config: &Config) -> Vec<String> {
     notes
 }
 
-/// Servers without TLS behind disks and exchanges, each asked once. Those with TLS are tried as a whole elsewhere.
+/// Servers without TLS behind disks and exchanges, each asked once. Servers with TLS are tried as a whole elsewhere.
 fn servers(config: &Config) -> Vec<(String, Question)> {
     let mut users: BTreeMap<String, (Uri, Vec<String>)> = BTreeMap::new();
     for volume in &config.volumes {
@@ -130,7 +130,7 @@ fn bound(what: &str, address: &Address) -> Option<(String, Question)> {
     Some((what, Box::new(ask)))
 }
 
-/// The addresses of a name, or why there is none.
+/// The addresses of a name, or the reason why it has none.
 fn unresolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let found = (host, port).to_socket_addrs();
     match found.map(Iterator::collect::<Vec<_>>) {

@@ -32,30 +32,30 @@ use crate::volume::{Volume, Why};
 use crate::wakeup::{Takeover, Wakeup};
 use crate::{ServeError, config::Volume as VolumeConfig};
 
-/// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and
-/// shorter than the 90 s after which service managers kill.
+/// Time for which a stopping agent still answers the requests in flight. Longer than any IO of a sane array, and shorter than the 90 s
+/// after which service managers kill.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// How long it waits after that for volumes to be gone. One whose IO the kernel cannot call back, as a
-/// file system does not answer, is not gone until that answers.
+/// Longest wait after that for volumes to be gone. If a file system does not answer, the kernel cannot call the volume's IO back. The
+/// volume is gone only after that answer.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether they are.
+/// Interval of looks for volumes that are gone.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long a start waits for disks that take their time, before the agent says that it has
-/// started without them.
+/// Longest wait of a start for slow disks. After this time the agent logs that it has started without them.
 const START: Duration = Duration::from_secs(10);
 
-/// Longest wait of a start for a process that has the status socket and does not answer, and how long that is no reason for a line of the log.
+/// Longest wait of a start for a process that has the status socket and does not answer. During the first `SILENCE` of that wait, nothing
+/// is logged.
 const BURIAL: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// After what time a volume that does not start is tried again, at first and at most.
+/// First and longest pause before a volume that does not start is tried again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How often clients are turned away from passed sockets that no disk listens at.
+/// Interval at which clients are turned away from passed sockets that no disk listens at.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
 /// A volume that does not start.
@@ -77,7 +77,7 @@ pub(crate) struct Agent {
     events: Sender<Wakeup>,
     waits: Receiver<Wakeup>,
     volumes: Vec<Volume>,
-    /// How many of those were tried as a whole.
+    /// Number of volumes whose parts have all been tried once.
     settled: usize,
     failed: Vec<Failed>,
     /// Volumes that are being stopped.
@@ -90,7 +90,7 @@ pub(crate) struct Agent {
     manager: Manager,
     status: Option<Server>,
     http: HttpServers,
-    /// The configuration is being read, and is to be read again after that.
+    /// The configuration is being read, and another read is due after that.
     reading: Option<bool>,
     /// Numbers of sockets that were passed and that no disk listens at.
     unused: Vec<usize>,
@@ -191,7 +191,7 @@ impl Agent {
         ended
     }
 
-    /// False if it was told to end meanwhile.
+    /// False if the agent was asked to end meanwhile.
     fn start(&mut self) -> Result<bool, ServeError> {
         if !self.is_alone()? {
             return Ok(false);
@@ -230,7 +230,7 @@ impl Agent {
         Ok(true)
     }
 
-    /// Finds the sockets that were passed and that no disk listens at, and says so once of each.
+    /// Finds the passed sockets that no disk listens at, and logs each once.
     fn look_at_passed(&mut self) {
         // Looks names of hosts up.
         let outside = self.manager.pulse.outside();
@@ -247,8 +247,8 @@ impl Agent {
         self.unused = unused;
     }
 
-    /// Waits until no other agent has the status socket. Before anything is touched: this agent would take the other's disks, addresses
-    /// and place in the exchange as soon as they are free. False if it was told to end meanwhile.
+    /// Waits until no other agent has the status socket. The wait precedes all other steps. Otherwise this agent would take the other's
+    /// disks, addresses and place in the exchange once they are free. False if it was told to end meanwhile.
     fn is_alone(&mut self) -> Result<bool, ServeError> {
         let Some(socket) = self.config.status.clone() else { return Ok(true) };
         let (mut watch, began) = (SocketWatch::at(&socket), Instant::now());
@@ -317,14 +317,14 @@ impl Agent {
         }
     }
 
-    /// Does what a wakeup asks for. False if the agent is told to end.
+    /// Handles a wakeup. False if the agent is to end.
     fn wake(&mut self, wakeup: Wakeup) -> bool {
         match wakeup {
             Wakeup::Signal(SIGHUP) => self.read_again(),
             Wakeup::Signal(_) => return false,
             Wakeup::Read(read, done) => {
                 self.reload(read);
-                // Whoever waits for it may have gone.
+                // The thread that waits for the reload may have gone.
                 let _ = done.send(());
             }
             Wakeup::Changed(new, done) => {
@@ -340,7 +340,7 @@ impl Agent {
     fn begin(&mut self, config: &VolumeConfig) -> Result<(), StartError> {
         let _outside = self.manager.pulse.outside();
         let events = self.events.clone();
-        // Nobody listens any more once the agent stops: then this is no news.
+        // Once the agent stops, the receiver is gone, and this event has no use.
         let settled = move || drop(events.send(Wakeup::Settled));
         let volume = Volume::start(&self.me, config.clone(), &self.shared, settled)?;
         self.volumes.push(volume);
@@ -473,7 +473,7 @@ impl Agent {
         }
     }
 
-    /// Brings volumes in and out. What of them is opened later says so in the log when it is.
+    /// Brings volumes in and out. Starts and stops volumes; disks that open later log it.
     fn take_over(&mut self, new: Config, why: Why) {
         let mut not_taken = Vec::new();
         if new.host != self.me.host {
@@ -537,7 +537,7 @@ impl Agent {
         if self.follower.as_ref().is_some_and(|follower| follower.follows(&self.config)) {
             return;
         }
-        // What follows until now shows nothing any more.
+        // The follower until now publishes nothing any more.
         self.follower = None;
         self.follower =
             Follower::start(&self.config, &self.me.host, &self.api).unwrap_or_else(|error| {

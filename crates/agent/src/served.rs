@@ -61,7 +61,7 @@ impl Enforcer for Served {
         self.board.apply(decision);
     }
 
-    /// The keeper says in the log what it opens and closes.
+    /// The keeper logs each disk that it opens and closes.
     fn want(&mut self, wanted: &config::Volume) {
         // A keeper that is gone has stopped.
         let _ = self.orders.send(Order::Want(Box::new(wanted.clone())));

@@ -1,4 +1,4 @@
-//! Settings that all hosts of a volume must have alike: what is in force, and who was told otherwise.
+//! Settings that all hosts of a volume must have alike: values in force, and hosts whose configuration differs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,13 @@ use serde::{Deserialize, Serialize};
 /// ones see too little of what the faster ones do.
 const PERIODS: u64 = 4;
 
-/// Periods for which a difference must last before it is logged: while a change is rolled out host by host,
-/// hosts differ for a moment.
+/// Periods for which a difference must last before it is logged. While a change is rolled out host by host, hosts differ for a moment.
 const LASTS: u32 = 3;
 
 /// Values in force of the settings that all hosts must have alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingsStatus {
-    /// What shares divide, as the configuration spells it: `outstanding`, `iops`, `bytes`, or a cost.
+    /// Quantity that shares divide, as the configuration spells it: `outstanding`, `iops`, `bytes`, or a cost.
     pub fairness: String,
     /// The same; `None` where shares divide outstanding IOs.
     pub costs: Option<Costs>,
@@ -43,7 +42,7 @@ impl SettingsStatus {
     }
 }
 
-/// A setting that live hosts were told differently.
+/// A setting that differs among live hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// Its key in the configuration.
@@ -56,7 +55,7 @@ pub struct Difference {
     pub told: Vec<Told>,
 }
 
-/// Hosts that were told the same.
+/// Hosts that have the same value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     /// Value as the configuration spells it.
@@ -84,14 +83,14 @@ impl std::fmt::Display for Difference {
 /// Report of a live host.
 pub(crate) struct Said<'a> {
     pub(crate) host: &'a str,
-    /// Period that it was told, if it is known.
+    /// Period in its configuration, if known.
     pub(crate) period: Option<Span>,
     pub(crate) report: &'a Report,
-    /// What it says of tenants.
+    /// Its parts in the tenants.
     pub(crate) tenants: &'a [TenantPart],
 }
 
-/// A setting in which hosts differ, if they do. `of`: the value that a host was told, if it says so.
+/// A setting in which hosts differ, if they do. `of`: the value that a host has configured, if it publishes one.
 fn difference<'a>(
     (setting, in_force): (String, Option<String>),
     own: &Said<'a>,
@@ -114,7 +113,7 @@ fn difference<'a>(
     (told.len() > 1).then_some(Difference { setting, in_force, own, told })
 }
 
-/// The tenants of the first host whose settings are others on other hosts, which tell each other a hash of these.
+/// Tenants of the first host whose settings differ on other hosts. Hosts compare a hash of these settings.
 pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<Difference> {
     let Some(own) = hosts.first() else { return Vec::new() };
     let differ = |name: &TenantName| {
@@ -131,7 +130,7 @@ pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<D
     names.iter().filter_map(differ).collect()
 }
 
-/// In what the hosts differ. The first is this host.
+/// Settings in which the hosts differ. The first host is this one.
 pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let Some(own) = hosts.first() else { return Vec::new() };
     let voters = || hosts.iter().filter(|said| votes(said, own));

@@ -1,5 +1,4 @@
-//! Warnings about an exchange that would be too much load at the configured period, so that hosts meet less
-//! often.
+//! Warnings about an exchange that would load the array too much at the configured period. Its hosts meet less often.
 
 use parda_control::{PeriodClock, Rhythm, Span};
 

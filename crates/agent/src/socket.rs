@@ -1,4 +1,4 @@
-//! A unix socket that is answered one connection at a time, for what is asked seldom.
+//! A unix socket that is answered one connection at a time, for rare requests.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,7 +12,7 @@ use parda_block::{SocketAccess, SocketFile};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// How long both ends wait for each other.
+/// Longest wait of each end for the other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A thread that answers at a socket until it is dropped.
@@ -24,15 +24,14 @@ pub struct Server {
     _file: SocketFile,
 }
 
-/// How long to wait when nobody can be heard, for want of file descriptors most likely.
+/// Pause after a failed accept, most likely for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Binds the socket, for the process's own user; `answer` is given each connection, which closes when it returns.
     ///
     /// # Errors
-    /// The socket cannot be bound: somebody listens there, for one. What a killed process left is
-    /// taken over.
+    /// The socket cannot be bound, for example because another process listens there. The file of a killed process is taken over.
     pub fn start(
         socket: &Path,
         answer: impl Fn(UnixStream) -> io::Result<()> + Send + 'static,
@@ -61,7 +60,7 @@ impl Server {
     }
 }
 
-/// Binds a socket for the process's own user. What a killed process left is taken over.
+/// Binds a socket for the process's own user. The file of a killed process is taken over.
 pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let (listener, file) = SocketFile::take(socket, SocketAccess::default())?;
     Ok((UnixListener::from(listener), file))
@@ -70,15 +69,15 @@ pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
 /// Process that has a socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// None: nobody can connect.
+    /// No process: no client can connect.
     Nobody,
-    /// One that says something.
+    /// The owner answers the connection.
     Answers,
-    /// One that says nothing yet. A killed agent whose last IOs Linux still has never will.
+    /// The owner has not answered yet. A killed agent whose last IOs are still in Linux never will.
     Silent,
 }
 
-/// A socket that is looked at again and again over one connection, so that a busy owner has time for its answer.
+/// Repeated checks of a socket over one connection, so that a busy owner has time for its answer.
 #[derive(Debug)]
 pub(crate) struct SocketWatch<'a> {
     path: &'a Path,
@@ -103,7 +102,7 @@ impl<'a> SocketWatch<'a> {
         match self.connection.as_mut().map(|connection| connection.read(&mut [0])) {
             Some(Ok(1..)) => return Owner::Answers,
             Some(Err(error)) if error.kind() == ErrorKind::WouldBlock => {}
-            // Closed without a word. The next look tells whether anybody is left.
+            // Closed without an answer. The next look shows whether an owner is left.
             _ => self.connection = None,
         }
         Owner::Silent
@@ -121,7 +120,7 @@ fn connect(path: &Path) -> Result<UnixStream, Errno> {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // It waits for somebody to ask. To connect would wake whoever listens at that path now.
+        // The thread waits for a connection. A connect would wake the process that listens at that path now.
         let woken = net::shutdown(&self.listener, net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _ = thread.join();

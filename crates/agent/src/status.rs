@@ -36,10 +36,10 @@ use crate::settings::SettingsStatus;
 use crate::socket::PATIENCE;
 use crate::threshold::ThresholdStatus;
 
-/// Where settings come from, by their keys.
+/// Origins of settings, by their keys.
 pub type SettingsFrom = BTreeMap<String, ValueFrom>;
 
-/// Answer of an agent to who connects to its status socket.
+/// Answer of an agent to a connection at its status socket.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Name of the host in the configuration.
@@ -52,12 +52,12 @@ pub struct Status {
     pub uptime_s: f64,
     /// The policy, where one is configured.
     pub policy: Option<parda_api::Policy>,
-    /// Where metrics and the API are, in HTTP.
+    /// HTTP servers of metrics and the API.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<HttpPlace>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name.
     pub pages: Option<String>,
-    /// Reason why the file of the API's tokens cannot be read, if so. Those that were read last hold.
+    /// Reason why the file of the API's tokens cannot be read, if so. The tokens that were read last stay valid.
     pub tokens_fault: Option<String>,
     /// Reloads of the configuration. `None` from an agent of an older version.
     pub reload: Option<ReloadStatus>,
@@ -95,10 +95,10 @@ pub struct VolumeStatus {
     pub name: String,
     /// Name of its pool, if it belongs to one.
     pub pool: Option<String>,
-    /// Where its settings come from that are set; those that are left out have their defaults.
+    /// Origins of its settings that are set; a setting left out has its default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,
-    /// How the window is found.
+    /// Mode in which the window is found.
     pub mode: ModeName,
     /// The latency to hold the array at, in milliseconds.
     pub latency_threshold_ms: f64,
@@ -112,14 +112,13 @@ pub struct VolumeStatus {
     pub threshold_cost: Option<ThresholdCost>,
     /// Values in force of the settings that all hosts must have alike.
     pub settings: Option<SettingsStatus>,
-    /// IOs that went beyond what the host may have outstanding since the start, as their disks had
-    /// been held for `hold_max`.
+    /// IOs since the start beyond the host's allowance of outstanding IOs, as their disks had been held for `hold_max`.
     pub overdue: u64,
-    /// How late the volume's thread was in the last period, if the host is short of CPU.
+    /// Lateness of the volume's thread in the last period, if the host is short of CPU.
     pub late: Option<LateStatus>,
     /// The latency that the window rests on, in milliseconds, once there is one.
     pub cluster_latency_ms: Option<f64>,
-    /// Where that latency comes from.
+    /// Source of that latency.
     pub source: Source,
     /// The window in force, in slots. None without control.
     pub window: Option<f64>,
@@ -154,14 +153,14 @@ pub struct VolumeStatus {
     pub tenants: Vec<Tenant>,
     /// Its disks, where they are served.
     pub disks: Vec<DiskStatus>,
-    /// Where clients of its disks connect.
+    /// Addresses at which clients of its disks connect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<ListenerStatus>,
-    /// Reason why it does not run now, if so: it ended by itself, or does not start.
+    /// Reason why it does not run now, if it does not: it ended by itself, or does not start.
     pub fault: Option<String>,
     /// Last failure of the volume, if it runs again.
     pub last_failure: Option<PastFailure>,
-    /// How often it was started again after it had ended by itself.
+    /// Number of restarts of the ring after it had ended by itself.
     pub restarts: u64,
     /// Its device, where that is steered.
     pub steer: Option<SteerStatus>,
@@ -228,8 +227,8 @@ pub struct LateStatus {
 }
 
 impl LateStatus {
-    /// Part of a period without a processor, and longest time at once in milliseconds, from which on a host is short of CPU. A busy host
-    /// that gives each thread its turn stays below.
+    /// Thresholds from which on a host is short of CPU. They are the part of a period without a processor, and the longest time at once in
+    /// milliseconds. A busy host that gives each thread its turn stays below.
     const SHORT: (f64, f64) = (0.2, 10.0);
 
     pub(crate) fn new(lateness: parda_block::Lateness) -> Option<LateStatus> {
@@ -249,7 +248,7 @@ pub struct SteerStatus {
     pub steered: Option<String>,
     /// Current fault, if there is one.
     pub fault: Option<String>,
-    /// How its latency is measured, once it has been.
+    /// Means by which its latency is measured, after the first measurement.
     pub measured_by: Option<MeasuredBy>,
     /// Reason why eBPF does not measure it, if it does not.
     pub why_not_ebpf: Option<String>,
@@ -263,11 +262,11 @@ pub struct SteerStatus {
     pub most: Option<u32>,
     /// Whether the window is smaller than the least depth, and cannot be held.
     pub cannot_go_lower: bool,
-    /// How often the kernel lowered the depth by itself, as the array was full.
+    /// Number of times that the kernel lowered the depth by itself, as the array was full.
     pub drops: u64,
     /// IOs that came back undone, to be issued again.
     pub requeues: u64,
-    /// Mean of what was submitted and not completed in the last period, in IOs.
+    /// Mean number of IOs submitted and not completed in the last period.
     pub pending: f64,
     /// Its queues: one, or one for each path.
     pub paths: Vec<PathInForce>,
@@ -289,7 +288,7 @@ pub struct SteerStatus {
     /// Cgroups that look like VMs of the device and have no pattern.
     #[serde(default)]
     pub vms_without_pattern: Vec<VmWithoutPattern>,
-    /// What QEMUs have there, if their throttles are what is set.
+    /// State of the QEMUs there, if the agent sets their throttles.
     pub qemu: Option<QemuStatus>,
 }
 
@@ -317,7 +316,7 @@ pub struct QemuStatus {
     pub held: usize,
 }
 
-/// How the latency of a steered device is measured.
+/// Means by which the latency of a steered device is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeasuredBy {
@@ -342,7 +341,7 @@ pub struct SteeredVmStatus {
     pub name: String,
     /// Path of the VM's cgroup below the root of the hierarchy.
     pub cgroup: String,
-    /// Where its settings come from that are set; those that are left out have their defaults.
+    /// Origins of its settings that are set; a setting left out has its default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,
     /// Its settings in force, as the configuration writes them.
@@ -362,7 +361,7 @@ pub struct SteeredVmStatus {
     pub ios: u64,
     /// Bytes that these IOs moved.
     pub bytes: u64,
-    /// Mean of what it had submitted and not got back in the last period, in IOs.
+    /// Mean number of IOs that it had submitted and not got back in the last period.
     pub pending: f64,
 }
 
@@ -383,7 +382,8 @@ pub struct ListenerStatus {
     pub address: String,
     /// Seconds since it is as it is.
     pub state_s: f64,
-    /// Reason why nobody can connect, or, if it is open, why its certificate could not be read again. It is tried again until there is none.
+    /// Reason why no client can connect, or, if it is open, why its certificate could not be read again. The agent retries until the fault
+    /// is gone.
     pub fault: Option<String>,
     /// Whether it is open.
     pub is_bound: bool,
@@ -396,11 +396,11 @@ pub enum DiskState {
     /// Clients find the disk under its name.
     #[default]
     Serving,
-    /// It is being opened.
+    /// The disk is being opened.
     Opening,
     /// The disk could not be opened. The next attempt follows after a pause.
     Waiting,
-    /// It is being removed.
+    /// The disk is being removed.
     Leaving,
 }
 
@@ -418,10 +418,10 @@ pub struct DiskStatus {
     pub name: String,
     /// Address at which clients find it.
     pub listen: String,
-    /// Where its settings come from that are set; those that are left out have their defaults.
+    /// Origins of its settings that are set; a setting left out has its default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,
-    /// Where the disk itself comes from.
+    /// Origin of the disk itself.
     pub from: ValueFrom,
     /// Its settings in force, as the configuration writes them.
     pub settings: VmSettings,
@@ -434,14 +434,14 @@ pub struct DiskStatus {
     pub slice: Option<f64>,
     /// Its IOs that are held now.
     pub held_now: u64,
-    /// Those of them that its limit or its tenant's holds back.
+    /// Held IOs that its limit or its tenant's holds back.
     pub limited_now: u64,
     /// Whether clients find it.
     pub state: DiskState,
-    /// Seconds since it is so.
+    /// Time in this state, in seconds.
     pub state_s: f64,
-    /// Reason why it cannot be served or why IOs of it fail, if so: the NBD server behind it is lost, it has
-    /// shrunk. It is tried again until it can.
+    /// Reason why it cannot be served or why its IOs fail, if so. Examples are a lost NBD server behind it, or a disk that has shrunk. The
+    /// agent retries until it can be served.
     pub fault: Option<String>,
     /// Whether it takes no new connections, as it is drained.
     pub drain: bool,
@@ -458,7 +458,7 @@ pub struct DiskStatus {
     /// Requests that failed since the start by the fault of the guest: invalid, or in memory that is gone.
     #[serde(default)]
     pub guest_faults: u64,
-    /// Requests that failed since the start by the fault of an NBD client: invalid, or not what the disk can do.
+    /// Requests that failed since the start by the fault of an NBD client: invalid, or unsupported by the disk.
     #[serde(default)]
     pub client_faults: u64,
     /// IOs that went out of turn since the start, as the disk had been held for `hold_max`.
@@ -471,7 +471,7 @@ pub struct DiskStatus {
     pub time_at_device_s: f64,
     /// Its IOs go through the page cache, whose latencies are not those of the array.
     pub page_cache: bool,
-    /// Its path leads to another file now, or to none. What was opened is served on.
+    /// Its path leads to another file now, or to none. The disk still serves the file that was opened.
     pub replaced: bool,
     /// Its latency objective, if it has one.
     pub latency_target: Option<TargetStatus>,
@@ -483,12 +483,12 @@ pub struct DiskStatus {
     pub device: Latency,
     /// Both together: what the client sees, but for its own socket.
     pub total: Latency,
-    /// Distributions as the ring has them, for who looks each second.
+    /// Distributions as the ring has them, for callers that look each second.
     #[serde(skip)]
     pub recorded: Option<Recorded>,
 }
 
-/// Distributions of a disk as the ring has them. The next IO of the disk copies those that somebody has.
+/// Distributions of a disk as the ring has them. The next IO of the disk copies those that a reader still holds.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// Time held in the host's queue, of reads and writes.
@@ -497,7 +497,7 @@ pub struct Recorded {
     pub device: Arc<Latencies>,
 }
 
-/// How much a status tells.
+/// Detail of a status answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Everything, with all distributions.
@@ -577,7 +577,7 @@ pub struct ReservationStatus {
     pub reserved_iops: f64,
     /// IO/s that the disk did in the last period.
     pub iops: f64,
-    /// It asks for its reservation, and has less.
+    /// Whether it asks for its reservation and gets less.
     pub short: bool,
 }
 
@@ -629,10 +629,10 @@ impl HeldByStatus {
 /// Reason why an agent's status cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody answers at the socket.
+    /// No process answers at the socket.
     #[error("cannot ask: {0}")]
     Connect(#[from] std::io::Error),
-    /// It does not answer, or without end.
+    /// The socket's owner sends no answer, or one without end.
     #[error("no whole answer within {} s", PATIENCE.as_secs())]
     Silent,
     /// The answer is no status of this version.
@@ -646,7 +646,7 @@ const LONGEST: usize = 256 << 20;
 /// Asks the agent behind a status socket.
 ///
 /// # Errors
-/// Nobody answers, or not with a status.
+/// No process answers, or the answer is no status.
 pub fn ask(socket: &Path) -> Result<Status, AskError> {
     let mut stream = UnixStream::connect(socket)?;
     let until = Instant::now() + PATIENCE;

@@ -91,7 +91,7 @@ impl Enforcer for Steered {
     /// Sets another depth if one is due.
     fn between_ticks(&mut self) -> Between {
         if self.schedule.is_due(self.now()) {
-            // First, as what the kernel lowered by itself would not be seen any more.
+            // This look is first, as a depth lowered by the kernel would not be visible afterwards.
             if let Some(full) = self.check(Attached::check_knobs) {
                 return Between::Full(full);
             }
@@ -193,13 +193,14 @@ impl Steered {
         self.vms.set(&self.volume, &self.steer, device.map(|device| &device.device), allowed);
     }
 
-    /// What the device did since the last look; nothing if it is gone.
+    /// Activity of the device since the last look; `None` if the device is gone.
     fn look(&mut self) -> Option<Look> {
         let looked = self.device.as_mut()?.look();
         looked.map_err(|error| self.lose(&error)).ok()
     }
 
-    /// Looks whether all is as it was set. Returns the depth to which the kernel lowered it, if the array said that it is full.
+    /// Checks that all settings are as they were set. Returns the depth to which the kernel lowered it, if the array reported that it is
+    /// full.
     fn check(
         &mut self,
         look: fn(&mut Attached, &str) -> Result<Option<u32>, SteerError>,
@@ -239,14 +240,14 @@ impl Steered {
         self.schedule.changed(now, false);
     }
 
-    /// The device is gone, or does not let us. It is looked for again at each tick.
+    /// The device is gone, or does not let us. Each tick looks for the device again.
     fn lose(&mut self, error: &SteerError) {
         self.device = None;
         self.vms.set(&self.volume, &self.steer, None, None);
         self.say(error);
     }
 
-    /// Says once what is wrong, not once per period.
+    /// Logs a fault once, not once per period.
     fn say(&mut self, error: &SteerError) {
         let fault = error.to_string();
         if is_news(&mut self.fault, &fault) {

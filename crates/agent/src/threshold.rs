@@ -37,7 +37,7 @@ pub struct MoveStatus {
     pub to_ms: f64,
     /// Reason of the move, in words.
     pub why: String,
-    /// How many periods ago.
+    /// Age of the move, in periods.
     pub periods_ago: u64,
 }
 
@@ -69,15 +69,15 @@ pub struct Probed {
     pub file: PathBuf,
     /// Threshold that it recommends; `None` if there is no such file yet.
     pub threshold: Option<Duration>,
-    /// IO/s of all hosts together at that threshold, if the probe says so.
+    /// IO/s of all hosts together at that threshold, if the probe measured them.
     pub iops: Option<f64>,
 }
 
 impl Probed {
-    /// Reads what `parda probe --json` has written. That there is no such file is no error.
+    /// Reads what `parda probe --json` has written. A missing file is no error.
     ///
     /// # Errors
-    /// It cannot be read, is no probe, or recommends nothing.
+    /// The file cannot be read, is no probe, or recommends nothing.
     pub(crate) fn read(file: &Path) -> Result<Probed, String> {
         match ProbeDocument::read(file) {
             Ok(document) => Probed::of(file, &document),
@@ -91,7 +91,7 @@ impl Probed {
     /// The probe of a file.
     ///
     /// # Errors
-    /// It recommends nothing.
+    /// The probe recommends nothing.
     pub(crate) fn of(path: &Path, document: &ProbeDocument) -> Result<Probed, String> {
         let file = path.display();
         let Some(advice) = &document.findings.advice else {

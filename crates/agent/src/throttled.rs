@@ -1,8 +1,8 @@
 //! A volume whose disks QEMU opens itself: the law's window becomes limits of QEMU's own throttles. Measurements
 //! for the law come over QMP ([`Account`]), and limits go there.
 //!
-//! QEMU counts the wait for its throttle as latency. So the array's latency is that of disks which are not held, and that
-//! of the agent's own reads ([`probe`]).
+//! QEMU counts the wait for its throttle as latency. The array's latency therefore comes from disks that are not held, and from the agent's
+//! own reads ([`probe`]).
 
 mod probe;
 mod seat;
@@ -41,7 +41,7 @@ pub(crate) struct Throttled {
     probe: Option<Probe>,
     /// Mean latency of the array, in seconds.
     latency: Option<f64>,
-    /// IOs since the start. Their times are means of each disk over a period: its own, or that of the array while it was held.
+    /// IOs since the start. The time of a disk's IOs is its own mean over a period. While the disk was held, the array's mean replaces it.
     done: SteerStatus,
     /// Names of the configuration that no QEMU has. `None` before the first look at them.
     unused: Option<Vec<PatternWithoutVm>>,
@@ -53,7 +53,7 @@ pub(crate) struct Throttled {
 }
 
 impl Enforcer for Throttled {
-    /// Asks all QEMUs what their disks did.
+    /// Reads the measurements of the disks of all QEMUs.
     fn measure(&mut self, _: Measurement) -> Option<Measurement> {
         let before = std::mem::replace(&mut self.measured, Clock::now());
         let elapsed: Span = self.measured.saturating_duration_since(before).into();
@@ -157,7 +157,7 @@ impl Throttled {
         }
     }
 
-    /// Puts back what was there before.
+    /// Restores the previous limits of all QEMUs.
     fn release(&mut self) {
         let (volume, qemu) = (&self.volume, &self.qemu);
         each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));
@@ -180,7 +180,7 @@ impl Throttled {
         })
     }
 
-    /// Takes in which QEMUs there are, and what their disks did.
+    /// Takes over the list of QEMUs, and the measurements of their disks.
     fn look(&mut self) {
         match sockets(&self.qemu.sockets) {
             Ok(found) => {
@@ -227,7 +227,7 @@ impl Throttled {
         self.unused = Some(unused);
     }
 
-    /// Takes the IOs of the period into the law's measurements. Answers with the mean of what was outstanding at the array.
+    /// Takes the IOs of the period into the law's measurements. Returns the mean of the IOs outstanding at the array.
     fn count(&mut self, seconds: f64) -> f64 {
         let Reads { ios, bytes, latency } =
             self.probe.as_ref().map(Probe::take).unwrap_or_default();
@@ -240,7 +240,7 @@ impl Throttled {
             (n + flow.ios, sum + Span(flow.time).secs())
         });
         let mean = (measured.0 > 0).then(|| measured.1 / measured.0 as f64);
-        // Where nothing was measured now, what was measured before tells how many are outstanding, and is no news.
+        // If no latency was measured now, the last one serves to estimate the outstanding IOs, and is no news.
         let usual = mean.or(self.latency).unwrap_or(0.0);
         let estimated = held.iter().map(|(direction, flow)| {
             (*direction, QemuFlow { time: Span::from_secs(usual * flow.ios as f64).0, ..*flow })
@@ -255,7 +255,7 @@ impl Throttled {
         }
         if let Some(probe) = &self.probe {
             let (ios, bytes) = held.iter().fold((0, 0), |(n, b), (_, f)| (n + f.ios, b + f.bytes));
-            // While nobody is held, the VMs' own IOs say enough.
+            // While no VM is held, the VMs' own IOs suffice as measurements.
             probe.read(bytes.checked_div(ios));
         }
         if seconds > 0.0 { sum / seconds } else { 0.0 }

@@ -24,7 +24,7 @@ impl Tokens {
         Tokens::parse(&text).map_err(|(line, error)| format!("{at}:{line}: {error}"))
     }
 
-    /// Whether nobody has a token.
+    /// Whether there are no tokens.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -17,7 +17,7 @@ use crate::volume::VolumeView;
 /// A volume as other threads see it.
 pub(crate) enum View {
     Running(VolumeView),
-    /// It does not start, for a reason.
+    /// The volume does not start, for this reason.
     Failed(Box<config::Volume>, String),
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Views {
     started: Instant,
     volumes: Mutex<Arc<Vec<View>>>,
     live: Arc<Live>,
-    /// The status without what changes by itself: volumes and uptime.
+    /// The status without the parts that change by themselves: volumes and uptime.
     about: Mutex<Status>,
 }
 
@@ -47,7 +47,7 @@ impl Views {
         locked(&self.about)
     }
 
-    /// Changes what the status shows of reloads.
+    /// Changes the status of reloads.
     pub(crate) fn reload(&self, change: impl FnOnce(&mut ReloadStatus)) {
         change(self.about().reload.get_or_insert_default());
     }
@@ -74,7 +74,7 @@ impl Views {
         status
     }
 
-    /// The status without origins of the settings of VMs, of which a host may have a thousand, for callers that look each second.
+    /// The status without origins of the settings of VMs, for callers that look each second. A host may have a thousand VMs.
     pub(crate) fn counters(&self, detail: Detail) -> Status {
         // The lock is not held during the look.
         let volumes = Arc::clone(&locked(&self.volumes));
@@ -93,13 +93,13 @@ impl Views {
     }
 }
 
-/// Where the settings of a volume or a VM come from.
+/// Origins of the settings of a volume or a VM.
 fn origins_of(target: &Target, origins: &Origins) -> SettingsFrom {
     let set = origins.of_target(target).iter();
     set.map(|(setting, (_, from))| (setting.clone(), *from)).collect()
 }
 
-/// Says where the settings of a volume's VMs come from.
+/// Adds the origins of the settings of a volume's VMs.
 fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
     let volume = status.name.clone();
     let keys = disk_keys(&status.disks);
@@ -111,7 +111,7 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
         disk.from = origins.of_disk(&volume, &disk.name);
     }
     for vm in status.steer.iter_mut().flat_map(|steer| &mut steer.vms) {
-        // Where several cgroups match, each has its own name behind that of the configuration.
+        // Each of several matching cgroups has its own name behind that of the configuration.
         let name = vm.name.split_once('/').map_or(vm.name.as_str(), |(name, _)| name);
         let name = DiskName::new(name);
         vm.settings_from = origins_of(&Target::vm(&volume, name), origins);

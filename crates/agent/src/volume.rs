@@ -1,4 +1,4 @@
-//! One volume of a running agent: its law with its enforcer, its control thread, and what it says of itself.
+//! One volume of a running agent: its law with its enforcer, its control thread, and its status.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -20,7 +20,8 @@ use crate::status::{Detail, VolumeStatus};
 /// Reason why a volume takes over a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The file was read again: what it names is meant to be used as it is now, exchange and certificates too.
+    /// The file was read again. The files and addresses that it names are used as they are now, also those of the exchange and
+    /// certificates.
     Reloaded,
     /// A setting was changed live.
     Changed,
@@ -36,7 +37,7 @@ pub(crate) struct Volume {
     control: JoinHandle<()>,
 }
 
-/// How long it is waited for those who are just looking at a volume that stops.
+/// Interval of looks whether other threads still hold a volume that stops.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Volume {
@@ -96,7 +97,7 @@ impl Volume {
         {
             match start_control(&self.me, &in_force, &self.law, &self.view.last) {
                 Ok((orders, control)) => {
-                    // The old one says goodbye where it was, for as long as that takes.
+                    // The old control thread sends its goodbye to the old exchange, for as long as that takes.
                     let _ = self.orders.send(Order::Stop);
                     (self.orders, self.control) = (orders, control);
                     let place = in_force.exchange.as_ref().map(|e| e.to_string());
@@ -131,9 +132,9 @@ impl Volume {
         self.view.config().name.clone()
     }
 
-    /// Says goodbye to the other hosts and answers what is in flight.
+    /// Sends a goodbye to the other hosts and answers the IOs in flight.
     pub(crate) fn stop(self, within: Duration) -> Option<DrainedVolume> {
-        // If the control thread is gone there is nobody to say goodbye to.
+        // Without the control thread no goodbye can be sent.
         let _ = self.orders.send(Order::Stop);
         let _ = self.control.join();
         let mut law = self.law;
@@ -163,7 +164,7 @@ fn start_control(
     Ok((orders, thread))
 }
 
-/// A volume as the status thread sees it. It does not keep the volume alive.
+/// A volume as the status thread sees it. The view does not keep the volume alive.
 #[derive(Clone)]
 pub(crate) struct VolumeView {
     /// Configuration in force, live changes included.

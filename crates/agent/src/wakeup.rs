@@ -1,4 +1,4 @@
-//! What wakes the agent's main thread.
+//! Events that wake the agent's main thread.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -9,7 +9,7 @@ pub(crate) enum Wakeup {
     Signal(i32),
     /// The configuration was read again.
     Read(Result<Box<Config>, parda_config::Error>, Sender<()>),
-    /// The configuration was changed live. It is answered when it was taken over.
+    /// The configuration was changed live. The sender gets its answer once the change is taken over.
     Changed(Box<Config>, Sender<()>),
     /// All of a volume was tried once.
     Settled,

@@ -1,5 +1,5 @@
-//! Lines of the log, which are events too, on live changes and their authors. If somebody changes one setting again and again, there is one
-//! line a second with the number of changes, so that lines on other changes are not lost in a flood.
+//! Lines of the log, which are events too, on live changes and their authors. Repeated changes of one setting make one line a second, with
+//! the number of changes. A flood of them thus hides no line on other changes.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ type Key = (ChangeTarget, String, String);
 
 struct Last {
     said: Instant,
-    /// The change to be logged, from the value logged last to the one in force, and the number of changes that it stands for.
+    /// The change to be logged, from the value logged last to the one in force. The number is that of the changes merged into it.
     waits: Option<(Change, u64)>,
 }
 

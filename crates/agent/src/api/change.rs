@@ -266,7 +266,7 @@ fn fixed(place: &ChangeTarget, key: &str) -> Option<String> {
     })
 }
 
-/// Reason why a setting is none of a volume's law.
+/// Reason why a setting does not belong to a volume's law.
 fn fixed_of_law(key: &str) -> Option<String> {
     let [of_law, of_disk] = is_of_law_or_disk(key);
     (of_disk && !of_law).then(|| {
@@ -296,7 +296,7 @@ fn and(list: &[&str]) -> String {
     }
 }
 
-/// How long a change lasts: as the request says, else over restarts if there is a state file.
+/// Lifetime of a change: as the request demands, else over restarts if there is a state file.
 pub(super) fn kept_where(layers: &Layers, keep: Option<Keep>) -> Result<Keep, ApiRefusal> {
     match (keep, &layers.state) {
         (Some(Keep::State), None) => {

@@ -30,7 +30,7 @@ impl Disks for Api {
             let keep = kept_where(layers, new.keep)?;
             if !again {
                 layers.layer(keep).take(volume, Shape::Add(table.clone()));
-                // What the state file has of an earlier disk of the name would count over this one's values.
+                // Settings that the state file keeps of an earlier disk with the name would override the values of this one.
                 let target = Target::vm(volume, DiskName::new(&name.name));
                 let kept = layers.kept.keys(&target).into_iter();
                 for (key, value) in kept.filter_map(|key| table.get_key_value(&key)) {
@@ -51,7 +51,7 @@ impl Disks for Api {
             };
             Err(ApiRefusal::Invalid(message.to_owned()))
         };
-        // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
+        // A look at the disk's data may wait for its file system, so it precedes this change's turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
         let trial = trial.merged().map_err(|error| ApiRefusal::Invalid(error.without_place()))?;
@@ -116,7 +116,7 @@ impl Disks for Api {
         let before = before.map_err(|error| ApiRefusal::Failed(error.without_place()))?;
         let disk = find(&before, &volume, &name)?;
         let (layers, _) = self.make(|layers| {
-            // A disk that lasts until the agent ends stands before one that is kept, whose removal nobody asked for.
+            // A disk that lasts until the agent ends precedes a kept one, whose removal no request asked for.
             let own = layers.disk_from(&volume, &name) == ValueFrom::Live;
             let keep = kept_where(layers, keep.or(own.then_some(Keep::UntilRestart)))?;
             let below = layers.has_below(keep, &volume, &name);

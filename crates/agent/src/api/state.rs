@@ -96,7 +96,8 @@ fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
     settings.get(key).copied().unwrap_or_default()
 }
 
-/// What a disk has of what shares divide: outstanding IOs, or slots per second with reads and writes of its mean size.
+/// Part of a disk in the quantity that shares divide. The quantity is outstanding IOs, or slots per second with reads and writes of its
+/// mean size.
 fn divided(settings: Option<&SettingsStatus>, did: &DiskRates) -> Option<f64> {
     let Some(costs) = settings.and_then(|settings| settings.costs) else { return did.outstanding };
     let size = did.bytes_per_s? / did.iops?.max(1.0);
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
     use parda_control::{Costs, Settings};
 
-    /// What held disks of 1000 and 500 shares have of them: IOs of the second take twice as long, and are twice as large.
+    /// Parts of held disks of 1000 and 500 shares in the divided quantity: IOs of the second take twice as long, and are twice as large.
     fn held(settings: Option<&SettingsStatus>) -> [Option<f64>; 2] {
         let (iops, bytes) = ([200.0, 100.0], 1e6);
         let disk = |name: &str, shares: u32| DiskStatus {

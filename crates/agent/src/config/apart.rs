@@ -1,6 +1,5 @@
-//! Check that the exchanges and disks of a configuration do not overlap: an exchange that is a disk, or
-//! a part of one, would be written into the data of a VM. Places are compared by what they are, not by
-//! how they are spelled.
+//! Check that the exchanges and disks of a configuration do not overlap. An exchange on a disk, or on a part of one, would overwrite the
+//! data of a VM. Places are compared by what they are, not by how they are spelled.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -79,8 +78,8 @@ pub(super) fn addresses(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
     Ok(())
 }
 
-/// Whether a socket at one address would be in the way of one at the other: the port is the same, and so is the
-/// address, or one of them is all addresses of this host.
+/// Whether a socket at one address would be in the way of one at the other. They collide if their ports are equal, and their addresses are
+/// equal or one is all addresses of this host.
 fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     let any = one.ip().is_unspecified() || other.ip().is_unspecified();
     let family = one.is_ipv4() == other.is_ipv4();
@@ -115,9 +114,9 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
     Ok(())
 }
 
-/// Checks the data of disks, as far as it is there: that it is in regular files or block devices, is no image of a format that would be
-/// served as if it were data, and is not the agent's own. Only for who asks: a guest can write such a header itself, and the other disks
-/// of a host start.
+/// Checks the data of disks, as far as it exists. The data must be in regular files or block devices, and not in the agent's own places. An
+/// image of a format that would be served as raw data is refused. An agent that starts skips this check: a guest can write such a header,
+/// and other disks must start.
 pub(super) fn data(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let disks = volumes.iter().enumerate().flat_map(|(i, volume)| {
         let disks = volume.disks().iter().enumerate();
@@ -197,7 +196,7 @@ pub(super) fn sockets(
     let http = http.map(|http| own("http.address", http.address.clone(), "the address of [http]"));
     let mut all: Stretches<String> = Stretches::default();
     for (key, address, taken) in status.chain(http).chain(listens) {
-        // A server's address is told from others by where it is.
+        // A server of the agent is identified by its address alone, so the export is empty.
         let place = Uri { address, export: ExportName::default(), tls: None };
         let place = Stretch::of_export(&place, None);
         if let Some(taken) = all.meeting(&place).next() {

@@ -21,11 +21,11 @@ const MOST_PREFIX: usize = 256;
 /// An exchange over etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etcd {
-    /// The cluster, and who we are there.
+    /// The cluster, and this host's credentials there.
     pub cluster: EtcdAccess,
     /// Beginning of all keys.
     pub prefix: String,
-    /// Where a member on this host has its data, if it is said.
+    /// Data directory of a member on this host, if the configuration names it.
     pub data_dir: Option<PathBuf>,
 }
 

@@ -10,11 +10,11 @@ use super::exchange::Exchange;
 use super::volume::{Volume, Work};
 use crate::patience::{self, Question};
 
-/// Where Debian's etcd has its data.
+/// Data directory of Debian's etcd.
 const DATA_DIR: &str = "/var/lib/etcd";
 
-/// Warnings about a member of etcd on this host whose data is on a volume under control: it would be slow when it is
-/// needed most, and its flushes a load on the array.
+/// Warnings about a member of etcd on this host whose data is on a volume under control. Such a member is slow when it is needed most, and
+/// its flushes load the array.
 pub(super) fn warnings(volumes: &[Volume]) -> Vec<String> {
     let mut warnings = Vec::new();
     for volume in volumes {
@@ -40,7 +40,7 @@ pub(super) fn warnings(volumes: &[Volume]) -> Vec<String> {
     warnings
 }
 
-/// What the volume has on the file system whose device this is.
+/// Path of the volume on the file system with this device number.
 fn place_at(volume: &Volume, device: u64) -> Option<String> {
     let paths: Vec<&Path> = match &volume.work {
         Work::Steer(steer) => vec![&steer.device],

@@ -13,7 +13,7 @@ use super::server_tls;
 use super::udp::{self, Udp};
 use crate::file;
 
-/// Where the hosts of a volume meet.
+/// Meeting place of the hosts of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// The way by which they meet.
@@ -43,13 +43,13 @@ impl Exchange {
         }
     }
 
-    /// What it says of UDP, if that is a part of it.
+    /// The UDP settings, if the medium is UDP.
     #[must_use]
     pub fn udp(&self) -> Option<&Udp> {
         if let Transport::Udp(udp) = &self.transport { Some(udp) } else { None }
     }
 
-    /// What it says of etcd, if that is a part of it.
+    /// The etcd settings, if the medium uses etcd.
     #[must_use]
     pub fn etcd(&self) -> Option<&Etcd> {
         if let Transport::Etcd(etcd) = &self.transport { Some(etcd) } else { None }
@@ -76,11 +76,11 @@ impl fmt::Display for Exchange {
 /// An exchange of slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slots {
-    /// Where the slots are.
+    /// File or device that contains the slots.
     pub place: Place,
-    /// Where they begin there, if it is a region of a larger device.
+    /// Start of the slots in `place`, if they are a region of a larger device.
     pub offset: Option<u64>,
-    /// How many there are.
+    /// Number of slots: the most hosts that can meet.
     pub slots: SlotCount,
     /// Slot of this host: a given one, or any that is free.
     pub choice: SlotChoice,

@@ -35,8 +35,8 @@ fn server(tls: &TablePart<'_>, files: ServerFiles) -> Result<(), Error> {
     read.map_err(|error| tls.error(key_of(error.role, "clients"), error.message))
 }
 
-/// Reads the certificates for all servers, and the keys and passwords of exchanges. Only for who asks: an agent whose keys are not there
-/// yet, or with a certificate that has expired, must serve its disks.
+/// Reads the certificates for all servers, and the keys and passwords of exchanges. An agent that starts skips this: even without keys, or
+/// with an expired certificate, it must serve its disks.
 pub(super) fn secrets(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     for (i, volume) in volumes.iter().enumerate() {
         let at = doc.part(format!("volume.{i}"));

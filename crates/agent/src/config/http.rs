@@ -11,7 +11,7 @@ use crate::file;
 pub struct Http {
     /// Address of the server.
     pub address: Address,
-    /// TLS of its clients. What is in the files is the server's to read: disks do not wait for a certificate.
+    /// TLS of its clients. The server reads the files later: disks do not wait for a certificate.
     pub tls: Option<ServerFiles>,
 }
 

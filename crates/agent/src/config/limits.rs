@@ -1,4 +1,4 @@
-//! `[limits]` and `[volume.limits]`: what clients may take.
+//! `[limits]` and `[volume.limits]`: resources that clients may take.
 
 use std::time::Duration;
 
@@ -36,10 +36,10 @@ pub struct VolumeLimits {
     pub memory_per_connection: Option<ByteSize>,
     /// Requests of one client in flight.
     pub requests_per_connection: Option<usize>,
-    /// How long a handshake may take.
+    /// Time limit of a handshake.
     #[serde(with = "parda_config::quantity")]
     pub handshake_timeout: Option<Duration>,
-    /// How long a client may hold up its own requests and replies.
+    /// Longest time for which a client may hold up its own requests and replies.
     #[serde(with = "parda_config::quantity")]
     pub progress_timeout: Option<Duration>,
 }
@@ -91,7 +91,7 @@ pub(super) fn check_volume(
     };
     let memory = |least: usize| move |size: ByteSize| within(size, least);
     let mut limits = Limits::default();
-    // What was written and is within its bounds, in place of the default.
+    // Written values that are within their bounds replace the defaults.
     macro_rules! limits {
         ($($key:ident: $check:expr),+) => {
             $(if let Some(value) = written.$key {
@@ -100,7 +100,7 @@ pub(super) fn check_volume(
         };
     }
     limits!(memory: memory(AgentMemory::LEAST_OF_A_VOLUME), connections: count);
-    // Where only the limit of all is set, that of each follows it.
+    // A limit of all connections alone also bounds the limits of each export and each peer.
     for each in [&mut limits.connections_per_export, &mut limits.connections_per_peer] {
         *each = limits.connections.min(*each);
     }

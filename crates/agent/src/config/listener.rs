@@ -1,4 +1,4 @@
-//! `[[listener]]`: who may connect where, checked.
+//! `[[listener]]`, checked: the clients that may connect at an address.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ pub struct Listener {
     pub access: Option<SocketAccess>,
     /// Clients without TLS are served at an address that other hosts can reach.
     pub plain: bool,
-    /// TLS for its clients. What is in the files is the listener's to read: other listeners do not wait for it.
+    /// TLS for its clients. The listener reads the files later: other listeners do not wait for them.
     pub tls: Option<file::ListenerTlsTable>,
 }
 

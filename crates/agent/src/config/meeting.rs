@@ -75,7 +75,7 @@ fn misses(own: &Udp, other: &Udp) -> Option<(&'static str, String)> {
             if (own.keys == KeySource::Loopback) != (other.keys == KeySource::Loopback) {
                 return Some(("exchange.key_file", "is there or missing, unlike with".to_owned()));
             }
-            // What a name stands for is not known here.
+            // The addresses of a name are not known here.
             let misses = |peers: &[PeerAddress], of: &Udp| {
                 peers
                     .iter()

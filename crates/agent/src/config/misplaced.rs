@@ -4,7 +4,7 @@ use parda_config::{Error, quoted};
 
 use crate::file;
 
-/// The tables of a configuration, each with a document that has an unknown key there: the parser says which keys it knows instead.
+/// The tables of a configuration, each with a document that has an unknown key there. The parser's error lists the known keys.
 const TABLES: [(&str, &str); 15] = [
     ("the top of the file, above the first [table]", "? = 0"),
     ("[http]", "[http]\n? = 0"),
@@ -39,7 +39,7 @@ fn keys(document: &str) -> Vec<String> {
     quoted(known).map(str::to_owned).collect()
 }
 
-/// The key that an error says to be unknown.
+/// The key that an error names as unknown.
 fn unknown(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }

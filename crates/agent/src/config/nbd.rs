@@ -8,13 +8,13 @@ use parda_config::{Error, TablePart};
 
 use crate::file;
 
-/// More connections than the cores of a large server have nothing to give.
+/// More connections than a large server has cores gain no throughput.
 const MAX_CONNECTIONS: u32 = 16;
 
 /// Longer than any client waits.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A request of 32 MiB over a slow link takes longer than this, and is not a server that is gone.
+/// A request of 32 MiB over a slow link takes longer than a shorter timeout, although its server is alive.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn check(

@@ -15,14 +15,14 @@ use rustix::fs::{FileType, fstat, stat};
 use super::place::stretch;
 use crate::file;
 
-/// What the agent has for itself.
+/// Files and addresses that belong to the agent itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// Number of the host.
     host: u64,
-    /// Each with what it is.
+    /// Files of the agent, each with its role.
     files: Vec<(&'static str, PathBuf)>,
-    /// Where its disks are served.
+    /// Addresses at which its disks are served.
     listeners: Vec<Address>,
 }
 
@@ -90,7 +90,7 @@ impl Own {
         self.add("a password", password);
     }
 
-    /// Those for the server behind a disk, if its URI names them.
+    /// Adds the certificates for the server behind a disk, if its URI names them.
     fn certificates(&mut self, place: &Place) {
         let Place::Nbd(Uri { tls: Some(tls), .. }) = place else { return };
         match &tls.certificates {
@@ -107,8 +107,8 @@ impl Own {
         }
     }
 
-    /// What is wrong with the place of a disk's data, if that is the agent's own. Looks at the file, and looks names of hosts up:
-    /// that takes as long as it takes.
+    /// Fault of the place of a disk's data, if that place is the agent's own. Looks at the file, and looks names of hosts up: that takes as
+    /// long as it takes.
     pub(crate) fn fault(&self, place: &Place, region: Option<&Range<u64>>) -> Option<String> {
         match place {
             Place::Path(path) => {

@@ -1,4 +1,4 @@
-//! Where disks and exchanges have their data, as far as their file systems answer.
+//! Places of the data of disks and exchanges, as far as their file systems answer.
 
 use std::fs::{Metadata, metadata};
 use std::ops::Range;
@@ -17,12 +17,12 @@ use super::place::{REGION_ALIGNMENT, stretch};
 use super::volume::{Volume, Work};
 use crate::patience::{self, LOOK_BEHIND, Question};
 
-/// Bytes of all disks and exchanges of a configuration. Those of which the file system does not answer are there by their names: who
-/// opens them compares what was opened.
+/// Bytes of all disks and exchanges of a configuration. Places on a silent file system are listed by name: the opener of such a place
+/// compares what it opened.
 pub(super) struct Places {
-    /// Of each volume, its disks.
+    /// Disks of each volume, in its order.
     pub(super) disks: Vec<Vec<Stretch>>,
-    /// Of each volume, the slots where its hosts meet, if they do.
+    /// Slots in which the hosts of each volume meet, if it has an exchange of slots.
     pub(super) exchanges: Vec<Option<Stretch>>,
 }
 
@@ -183,7 +183,7 @@ pub(super) fn thresholds(volumes: &[Volume]) -> Vec<String> {
 /// Reason why the user that asks may not open the data of a disk, or an exchange.
 pub(crate) fn refused(path: &Path, read_only: bool) -> Option<String> {
     let wanted = if read_only { Access::READ_OK } else { Access::READ_OK | Access::WRITE_OK };
-    // What else is wrong is found by who opens it.
+    // The opener of the file reports any other fault.
     let wrong = |error: &Errno| matches!(*error, Errno::ACCESS | Errno::ROFS);
     let error = access(path, wanted).err().filter(wrong)?.into();
     Some(format!("{error}{}", file_help(&error, path)))
@@ -197,8 +197,7 @@ fn unseen(place: &Place, range: Option<Range<u64>>) -> Stretch {
     }
 }
 
-/// Bytes that an exchange may write to: all of a file that is its own, or as much of a device as it
-/// needs.
+/// Bytes that an exchange may write to: a whole file, or as much of a device as it needs.
 fn written(exchange: &Slots) -> Stretch {
     let file = matches!(&exchange.place, Place::Path(path) if path.is_file());
     let range = (!file || exchange.offset.is_some()).then(|| {

@@ -11,21 +11,21 @@ use super::own;
 use super::volume::Volume;
 use crate::file;
 
-/// How often it is looked for a change, unless the file says otherwise.
+/// Interval of looks for a changed policy, unless the file sets it.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Shortest and longest time between two looks.
 const BOUNDS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
 
-/// Where a host's policy comes from.
+/// Source of a host's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The cluster, and who we are there.
+    /// The cluster, and this host's credentials there.
     pub etcd: Etcd,
     /// Whether it is not the cluster of an exchange.
     pub is_apart: bool,
-    /// How often it is looked for a change.
+    /// Interval of looks for a changed policy.
     pub period: Duration,
     /// File in which the policy in force is kept over restarts.
     pub kept: PathBuf,
@@ -76,7 +76,7 @@ fn cluster(doc: &Document, written: &file::PolicyTable, volumes: &[Volume]) -> R
 /// A cluster that is named without a configuration file.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A fault in the policy table.
 pub fn named_cluster(written: &file::PolicyTable) -> Result<Etcd, Error> {
     cluster(&Document::new("command line", ""), written, &[])
 }

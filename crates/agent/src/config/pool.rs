@@ -5,12 +5,12 @@ use parda_exchange::HostName;
 
 use crate::file;
 
-/// A pool, as one of its volumes has it.
+/// A pool, as seen from one of its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Name of the pool, the same on all its volumes and hosts. Its volumes meet in one exchange of this name.
     pub name: String,
-    /// What this host is called there at this volume: `HOST/VOLUME`.
+    /// Name of this host in the pool for this volume: `HOST/VOLUME`.
     pub member: HostName,
 }
 

@@ -8,10 +8,10 @@ use parda_tls::{ClientError, FileRole};
 
 use crate::file::ServerTls;
 
-/// The key of a disk that says more than its URI does.
+/// The key of a disk that adds TLS settings to its URI.
 const TABLE: &str = "nbd.tls";
 
-/// Completes the URI of a place by what the disk says. `path` is the key of the URI.
+/// Completes the URI of a place by the disk's table. `path` is the key of the URI.
 pub(super) fn check(
     at: &TablePart<'_>,
     place: &mut Place,
@@ -82,7 +82,7 @@ fn no_authority(path: &str) -> String {
     )
 }
 
-/// Takes over what the table says.
+/// Takes over the values of the table.
 fn take(
     at: &TablePart<'_>,
     tls: &mut UriTls,

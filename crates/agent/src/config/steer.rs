@@ -19,9 +19,9 @@ use crate::file;
 pub struct Steer {
     /// The device, or anything that lies on it.
     pub device: PathBuf,
-    /// How its queue is held to the window; `None` for what suits the device.
+    /// Means by which its queue keeps the window; `None` chooses what suits the device.
     pub method: Option<DepthMethod>,
-    /// How it is measured.
+    /// Means by which its device latency is measured.
     pub measure: MethodChoice,
     /// Means by which its VMs are held to their shares; `None` for those that suit the device.
     pub sharing: Option<Means>,
@@ -41,7 +41,7 @@ pub enum Vms {
 /// A VM of a steered device, or several alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SteeredVm {
-    /// Name of the VM. Where several cgroups match, each has its own name after this one.
+    /// Name of the VM. Each of several matching cgroups has its own name after this one.
     pub name: String,
     /// Cgroups that match: each is one VM.
     pub pattern: Pattern,

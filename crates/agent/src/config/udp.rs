@@ -16,7 +16,7 @@ const MOST_INTERFACE: usize = 15;
 pub struct Udp {
     /// Address of this host, or the multicast group.
     pub address: SocketAddr,
-    /// Where the other hosts are.
+    /// Addresses of the other hosts, or the means to find them.
     pub reach: UdpReach,
     /// Keys that datagrams are signed with.
     pub keys: KeySource,

@@ -31,9 +31,9 @@ pub struct Volume {
     pub probed: Option<Probed>,
     /// Whether that probe is made anew while the volume is idle.
     pub idle_probe: Option<IdleProbe>,
-    /// Where the hosts meet. Without one, this host is alone.
+    /// Meeting place of the hosts. Without one, this host is alone.
     pub exchange: Option<Exchange>,
-    /// Where clients of its disks connect.
+    /// Addresses at which clients of its disks connect.
     pub listeners: Vec<Listener>,
     /// Limits for the clients of the volume.
     pub limits: Limits,
@@ -48,22 +48,22 @@ pub struct Volume {
 /// Mode in which a host uses a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// It serves these disks: none of a volume that waits for its first.
+    /// Serves these disks; the list is empty while a volume waits for its first.
     Serve(Vec<DiskConfig>),
-    /// It steers the device that its VMs open.
+    /// Steers the device that its VMs open.
     Steer(Steer),
-    /// It throttles the QEMUs that open it.
+    /// Throttles the QEMUs that open its disks.
     Qemu(Qemu),
 }
 
 impl Volume {
-    /// What is said of the law when it is no longer that of the volume `before`.
+    /// Text of the differences between this volume's law and that of the volume `before`.
     pub(crate) fn law_changes(&self, before: &Volume) -> String {
         let changes = self.control.changes(&before.control);
         if changes.is_empty() { "by the stored probe".to_owned() } else { changes }
     }
 
-    /// IO/s that disks of this host and tenants have reserved together, where a probe found that all hosts together do less.
+    /// Warning if disks of this host and tenants have reserved more IO/s than the probe found for all hosts together.
     pub(crate) fn over_reserved(&self) -> Option<String> {
         let probed = self.probed.as_ref()?;
         let iops = probed.iops?;
@@ -86,7 +86,7 @@ impl Volume {
         self.pool.as_ref().map_or(&self.name, |pool| &pool.name)
     }
 
-    /// Hosts whose reports count for nothing.
+    /// Hosts whose reports are ignored.
     pub(crate) fn ignored(&self) -> Vec<parda_exchange::HostName> {
         // The names were checked.
         self.control.ignore.as_deref().and_then(|text| super::names(text).ok()).unwrap_or_default()

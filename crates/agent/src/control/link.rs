@@ -1,4 +1,4 @@
-//! The way to the other hosts of a volume: its exchange, and what is known of them.
+//! Link to the other hosts of a volume: its exchange, and their known state.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::status::{ExchangeStatus, exchange::peer};
 const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
                          give each a `host` of its own and restart it";
 
-/// Rounds without any other host after which that is a fault where others are expected: hosts that start together need some.
+/// Rounds without any other host after which silence is a fault, where others are expected. Hosts that start together need some rounds.
 const SILENCE: u64 = 8;
 
-/// The other hosts, and the way to them. Whatever is wrong with it keeps no IO from being served.
+/// The other hosts, and the way to them. A fault of the exchange keeps no IO from being served.
 pub(super) struct Link {
     volume: String,
     me: Identity,
@@ -35,11 +35,11 @@ pub(super) struct Link {
     judging: Judging,
     fault: Option<String>,
     lasting: Lasting,
-    /// Reason why nobody is heard, where others are expected.
+    /// Reason why no other host is heard, where others are expected.
     silence: Option<String>,
     /// Hosts that are heard and do not hear this one, each of which is logged once.
     one_way: Vec<OneWay>,
-    /// It failed in this period: hearing, saying, or both.
+    /// The exchange failed in this period, in reading, in writing, or both.
     pub(super) failing: bool,
     failures: u64,
     /// Periods in which another live host had this host's name.
@@ -87,9 +87,9 @@ impl Link {
         self.ignored = hosts;
     }
 
-    /// Says once of each host that it is not believed, and why.
+    /// Logs once for each doubted host, with the reason.
     fn name_doubts(&mut self, now: Instant) {
-        // Most hosts are believed: their status is not made for that.
+        // Most hosts are not in doubt: no status is made for these.
         let hosts = self.peers.all(now).filter(|host| host.doubt.is_some() || host.several);
         let hosts = hosts.map(|host| peer(&host));
         let doubted: BTreeMap<_, _> =
@@ -111,8 +111,8 @@ impl Link {
         self.doubted = doubted;
     }
 
-    /// Says once that nobody is heard, though others are expected, and of each host that it does not hear this one. Returns
-    /// whether others are expected and none is known.
+    /// Logs once that no host is heard, though others are expected, and each host that does not hear this one. Returns whether others are
+    /// expected and none is known.
     fn name_silence(&mut self, now: Instant) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let (volume, silence) = (&self.volume, exchange.silence());
@@ -154,8 +154,8 @@ impl Link {
         self.exchange.as_mut()
     }
 
-    /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
-    /// fails, shows hosts of which none has yet been seen to live, or shows none though others are expected.
+    /// Sum of the last reports of the other hosts. `None` while nothing is known of them. Then the exchange fails, shows only hosts not yet
+    /// seen alive, or shows none though others are expected.
     pub(super) fn hear(&mut self, period: Span, now: Instant) -> Option<Heard> {
         self.failing = false;
         match self.open(period)?.collect(now) {
@@ -223,7 +223,7 @@ impl Link {
         match published {
             Err(error) => self.fail(&error.to_string()),
             Ok(()) if self.failing => {}
-            // Not before both ways work: one that can be read and not written is no good.
+            // Only once both directions work: an exchange that can be read and not written is useless.
             Ok(()) => {
                 self.fault = None;
                 if self.lasting.ends() {
@@ -234,7 +234,7 @@ impl Link {
         }
     }
 
-    /// Says once what is wrong, not once per period, nor for each way, nor of a single late answer.
+    /// Logs a fault once, not per period or direction, and not a single late answer.
     fn fail(&mut self, fault: &str) {
         if std::mem::replace(&mut self.failing, true) {
             return;

@@ -5,7 +5,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
 
-/// What is remembered of what is logged meanwhile.
+/// Runs `log`, and returns the recorder with the events that were logged meanwhile.
 pub(crate) fn recorded(log: impl FnOnce()) -> Recorder {
     // A line that a test without a subscriber logs first would be off for all threads. With one for the process, it is not.
     static ALL: Once = Once::new();

@@ -205,7 +205,7 @@ impl DiskBefore {
 mod tests {
     use super::*;
 
-    /// A volume whose only disk has done so many reads of 4 KiB, each a millisecond at the array and two held.
+    /// A volume whose only disk has done this many reads of 4 KiB. Each spent one millisecond at the array and two held.
     fn volume(reads: u64) -> VolumeStatus {
         let (held, device) = (reads as f64 * 2e-3, reads as f64 * 1e-3);
         serde_json::from_value(serde_json::json!({

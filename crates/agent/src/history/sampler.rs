@@ -31,7 +31,7 @@ impl Sampler {
             let mut looked = Instant::now();
             let calendar = &history.calendar;
             let timeout = Err(RecvTimeoutError::Timeout);
-            // The first look is at once, so that volumes are there when somebody asks.
+            // The first look is immediate, so that the first request finds volumes.
             loop {
                 let status = views.counters(Detail::Counters);
                 let second = calendar.now() / 1000;

@@ -29,7 +29,7 @@ fn look(reads: u64, liveness: &str) -> Status {
     .unwrap()
 }
 
-/// A history whose last ten seconds are known but for one, in each of which the disk did 100 reads but in the last, where it was idle.
+/// A history of the last ten seconds, of which one is unknown. The disk did 100 reads in each but the last, in which it was idle.
 fn history() -> (History, u64) {
     let history = History::new();
     let end = history.calendar.now() / 1000;

@@ -11,7 +11,7 @@ use crate::status::{DiskStatus, VolumeStatus};
 /// Looks without an IO out of turn after which such an IO is logged again.
 const QUIET: u32 = 60;
 
-/// State of a volume at the last look, and what was logged.
+/// State of a volume at the last look, and the events already logged.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     hosts: HashMap<String, Liveness>,
@@ -75,7 +75,7 @@ impl Watch {
 
     fn hosts(&mut self, volume: &str, peers: &[Host]) {
         for Host { name: host, liveness, .. } in peers {
-            // A host that was started anew is unproven at first: what was known of it before still counts.
+            // A host that was started anew is unproven at first: its state from before still counts.
             if *liveness == Liveness::Unproven && self.hosts.contains_key(host) {
                 continue;
             }

@@ -10,20 +10,20 @@ use crate::api::Api;
 use crate::config::Http;
 use crate::status::HttpPlace;
 
-/// After what time an address that cannot be bound, or a certificate that cannot be used, is tried again; and how often it is looked
-/// whether certificates that are shown expire.
+/// Interval of retries for an address that cannot be bound, or a certificate that cannot be used. Also the interval of looks for shown
+/// certificates that expire.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The servers at the addresses of the configuration. What has a fault is tried again later, as disks must not wait for it.
+/// The servers at the addresses of the configuration. A faulty server is tried again later, as disks must not wait for it.
 #[derive(Default)]
 pub(crate) struct HttpServers {
     servers: Vec<HttpServer>,
-    /// When [`HttpServers::serve`] is to be called again.
+    /// Time at which [`HttpServers::serve`] is due again.
     pub(crate) due: Option<Instant>,
 }
 
 impl HttpServers {
-    /// Serves at these places, with the certificates of now. Faults are told once, and once more after a reload.
+    /// Serves at these places, with the certificates of now. Faults are logged once, and once more after a reload.
     pub(crate) fn serve(&mut self, wanted: &[Http], api: &Api, reloaded: bool) {
         // Old and new addresses may overlap.
         self.servers.retain(|server| {
@@ -54,8 +54,8 @@ impl HttpServers {
         api.views.about().http = shown;
     }
 
-    /// Serves at one place. Whether it is answered there, and the fault that there is. Who shows a certificate that has expired is
-    /// stopped: nobody would start with it either. `again`: the certificate is read again in any case, not only before it expires.
+    /// Serves at one place. Whether it is answered there, and the fault that there is. A server whose certificate has expired is stopped:
+    /// none would start with it either. `again`: the certificate is read again in any case, not only before it expires.
     fn serve_at(&mut self, place: &Http, api: &Api, again: bool) -> (bool, Option<String>) {
         if let Some(at) = self.servers.iter().position(|server| server.place == *place) {
             let server = &self.servers[at];

@@ -21,7 +21,7 @@ use crate::locked::locked;
 pub(super) const SIZE: u64 = 16 << 10;
 /// Alignment that O_DIRECT asks of memory.
 const ALIGNED: usize = 4096;
-/// How often a reader of the recording is asked whether to stop.
+/// Interval at which a reader of the recording asks whether to stop.
 const LOOK: Duration = Duration::from_millis(5);
 /// Time between two snapshots.
 const SLICE: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ impl Reads {
     /// Opens the target, and describes it.
     ///
     /// # Errors
-    /// It cannot be opened with O_DIRECT, or its region is smaller than one read.
+    /// The target cannot be opened with O_DIRECT, or its region is smaller than one read.
     pub(super) fn open(target: &Target) -> std::io::Result<(Reads, TargetInfo)> {
         let direct = OFlags::DIRECT.bits().cast_signed();
         let mut file = OpenOptions::new().read(true).custom_flags(direct).open(&target.path)?;
@@ -61,7 +61,7 @@ impl Reads {
         Ok((Reads { file, start: region.start, blocks }, info))
     }
 
-    /// One read after another, until told to stop.
+    /// One read after another, until the stop flag is set.
     fn read(&self, seed: u64, count: &Mutex<Counter>, stop: &AtomicBool) -> std::io::Result<()> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut room = vec![0; SIZE as usize + ALIGNED];

@@ -1,4 +1,4 @@
-//! Where each setting in force comes from.
+//! Origin of each setting in force.
 
 use std::collections::BTreeMap;
 

@@ -142,8 +142,8 @@ impl Overlay {
         self.drop_empty();
     }
 
-    /// Takes out a disk's addition or removal, and its settings. Those of a disk that layers `below` have count again when it comes back,
-    /// but for its drain, which was for the removal.
+    /// Takes out a disk's addition or removal, and its settings. If layers `below` have the disk, its settings stay for its return. Its
+    /// drain goes, as it was for the removal.
     pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName, below: bool) {
         let of = self.volume_of(volume);
         let all = of.add.len();
@@ -179,7 +179,7 @@ impl Overlay {
         })
     }
 
-    /// Adds or removes a disk. What was set of an earlier disk of its name is nothing of one that is added.
+    /// Adds or removes a disk. A new disk does not inherit settings of an earlier disk with its name.
     pub(crate) fn take(&mut self, volume: &str, shape: Shape) {
         let of = self.volume_of(volume);
         match shape {
@@ -240,7 +240,7 @@ impl Overlay {
     /// Adds its disks to those of a file, and takes those out that it removes.
     pub(crate) fn shape(&self, file: &mut Table) {
         for (volume, shape) in self.shapes() {
-            // A steered volume has no disks, and the check of the configuration says so.
+            // A steered volume has no disks; the check of the configuration reports it.
             let Some(disks) = volume_in(file, volume).and_then(|of| list(of, "disk")) else {
                 continue;
             };

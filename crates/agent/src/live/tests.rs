@@ -249,7 +249,7 @@ fn policies(revision: u64, text: &str) -> Policies {
     Policies { head: None, volumes: vec![parda_policy::Stored::new(revision, volume)] }
 }
 
-/// Layers of a host with a policy, and what is in force of them.
+/// Layers of a host with a policy, and their part in force.
 fn with_policy(live: &Live, policy: Policies, before: &Policies) -> (InForce, Config) {
     Layers { policy, ..live.layers() }.in_force(before).unwrap()
 }
@@ -283,7 +283,7 @@ fn a_policy_is_in_force_as_a_whole_or_the_one_from_before_stays() {
     );
     let good = policies(1, "[[vm]]\nname = \"vm\"\nshares = 700\n");
     for bad in [
-        // Good by itself, and not with what the file of this host has.
+        // Valid by itself, and in conflict with the file of this host.
         "[control]\nwindow_max = 4\n[[vm]]\nname = \"vm\"\nshares = 900\n",
         "[control]\nmode = \"parda\"\n[[vm]]\nname = \"vm\"\nshares = 0\n",
         "[control]\nfairness = \"beauty\"\n[[vm]]\nname = \"vm\"\nshares = 900\n",
@@ -310,7 +310,7 @@ fn a_policy_that_contradicts_a_live_change_is_refused_and_says_which() {
     assert!(why.contains("window_min = 8, a live change on this host"), "{why}");
     assert_eq!(config.volumes[0].law.law.window_min.0, 8.0);
     assert!(in_force.layers.policy.volumes.is_empty());
-    // It is taken once the change is taken back.
+    // The policy comes into force once the live change is cleared.
     let mut layers = live.layers();
     layers.temporary.clear(&Target::volume("array"), "window_min");
     live.take(layers.clone(), layers);

@@ -1,10 +1,10 @@
 //! Signs of life of the main thread, as the watchdog judges them.
 //!
-//! The watchdog has the agent killed, so it may judge only what is the agent's own doing. The main thread waits for its events, and takes each
-//! at once: while it is asked and does not answer, it hangs. But some of what it does waits for others: a device whose IOs never return,
-//! the owner of a lock that waits for such a device, a name server. Those parts are *outside*, and however long they take is not judged. The threads that
-//! carry IO are not judged at all: one that waits for a file system is no fault that a restart would mend, and a restart would close
-//! the connections of all other disks.
+//! The watchdog has the agent killed, so it may judge only what is the agent's own doing. The main thread waits for its events, and takes
+//! each at once. If it is asked and does not answer, it hangs. But some parts of its work wait for others. Examples are a device whose IOs
+//! never return, a lock whose owner waits for it, a name server. These parts are *outside*, and their duration is not judged. The threads
+//! that carry IO are not judged at all. A restart would not mend a file system that does not answer. A restart would also close the
+//! connections of all other disks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     asked: AtomicBool,
-    /// How many parts that wait for others the thread is within.
+    /// Number of waits for others that the thread is within.
     outside: AtomicUsize,
 }
 
@@ -33,7 +33,7 @@ impl Pulse {
         self.asked.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it is to be asked; it is then taken as asked, once until it answers.
+    /// Whether a question is due; marks the thread as asked until its answer.
     pub(super) fn may_ask(&self) -> bool {
         !self.asked.swap(true, Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Text of disks, kept from one answer to the next: of a thousand disks most do nothing in a second, and a disk has 52 series.
+//! Text of disks, kept from one answer to the next. Of a thousand disks most are idle in a second, and a disk has 52 series.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::{Labelled, text_of, write};
 /// First line of a family.
 const HELP: &str = "# HELP ";
 
-/// Samples of all disks, as they were told last.
+/// Samples of all disks, as of the last answer.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// Lines that stand before a family's samples, of all families in their order.
@@ -24,7 +24,7 @@ pub(super) struct Kept {
 struct KeptDisk {
     disk: DiskNow,
     text: String,
-    /// Where those of each family end.
+    /// End of each family's samples in `text`.
     ends: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Writes all families. Samples of a disk that stands where it stood and has done nothing are as before.
+    /// Writes all families. An idle disk at the same position keeps its samples.
     pub(super) fn write(&mut self, to: &mut String, disks: impl Iterator<Item = DiskNow>) {
         let mut before = std::mem::take(&mut self.disks).into_iter();
         self.disks = disks

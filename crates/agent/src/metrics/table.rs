@@ -99,7 +99,7 @@ pub(super) fn count(value: u64) -> Vec<(Labels, Value)> {
     vec![(Vec::new(), Value::Counter(value))]
 }
 
-/// Values that one label tells apart.
+/// Values that one label distinguishes.
 pub(super) fn by<S: ToString, T>(
     label: &'static str,
     value: fn(T) -> Value,

@@ -86,7 +86,7 @@ pub(super) const FAMILIES: &[Family<VolumeStatus>] = &[
         let short = |tenant: &Tenant| f64::from(tenant.short);
         of_tenants(v, |tenant| tenant.settings.get("reservation").map(|_| short(tenant)))
     }),
-    // Who else is on the drives.
+    // Other users of the drives.
     gauge("volume_pool", "1 for the pool that the volume belongs to", |v| {
         let pool = |pool: &String| (vec![("pool", pool.clone())], Value::Gauge(1.0));
         v.pool.iter().map(pool).collect()

@@ -1,4 +1,4 @@
-//! The report on what this host has in force, for etcd and for the status.
+//! The report on the policies in force on this host, for etcd and for the status.
 
 use std::collections::BTreeMap;
 

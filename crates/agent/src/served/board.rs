@@ -43,7 +43,7 @@ impl Shown {
 
 /// A ring, and the decision by which it works.
 struct Ruled {
-    /// `None` while it is to be started again.
+    /// `None` while its restart is due.
     ring: Option<Arc<Handle>>,
     decision: Decision,
 }
@@ -73,7 +73,7 @@ impl Board {
         ruled.tell();
     }
 
-    /// The ring; `None` while it is to be started again.
+    /// The ring; `None` while its restart is due.
     pub(crate) fn ring(&self) -> Option<Arc<Handle>> {
         locked(&self.ruled).ring.clone()
     }
@@ -148,13 +148,13 @@ impl Board {
 impl Ruled {
     fn tell(&self) {
         if let Some(ring) = &self.ring {
-            // One that has ended is started again, under the decision.
+            // A ring that has ended is started again, under the decision.
             let _ = ring.apply(self.decision.clone());
         }
     }
 }
 
-/// Reason why not all IOs of an open disk can be done, if so.
+/// Reason why an open disk cannot do all IOs, if it cannot.
 fn fault(disk: &VmStats) -> Option<String> {
     let away = disk.away.as_ref().map(|why| format!("the NBD server behind it was lost: {why}"));
     away.or_else(|| {

@@ -1,7 +1,6 @@
-//! Keeps what a volume serves as the configuration says: opens its disks and listeners, tries again
-//! what cannot be opened, brings disks and listeners in and out when the configuration changes, and
-//! starts the ring again after a panic. All that can block is done on threads of its own: a disk whose file system does not answer is tried,
-//! for now, after [`crate::patience::PATIENCE`].
+//! Keeper of the disks and listeners that a volume serves. Opens them, retries those that fail, and adds and removes them when the
+//! configuration changes. After a panic, the keeper starts the ring again. Calls that can block run on threads of their own. After
+//! [`crate::patience::PATIENCE`] without an answer of its file system, a disk counts as tried.
 
 mod disks;
 mod listeners;
@@ -24,7 +23,7 @@ use crate::config;
 use crate::crew::Crew;
 use ring::{FIRST_RESTART, spawn};
 
-/// How long nothing is done but what others ask for, in times of what the turn before has taken.
+/// Rest after a turn, in multiples of the turn's duration. During the rest, only the requests of others are served.
 const REST: u32 = 10;
 const MOST_REST: Duration = Duration::from_secs(1);
 
@@ -57,9 +56,9 @@ pub(super) struct Keeper {
     restart_at: Option<Instant>,
     restart_pause: Duration,
     started: Instant,
-    /// What others are shown after each turn.
+    /// State that other threads see, renewed after each turn.
     shown: Shown,
-    /// When certificates that are shown are looked at.
+    /// Time of the next look at shown certificates.
     certificates_due: Option<Instant>,
     /// Threads that open disks, and those that bind listeners.
     opening: Crew,
@@ -187,7 +186,7 @@ impl Keeper {
         self.reconcile_listeners();
     }
 
-    /// Begins what is due.
+    /// Begins the work that is due.
     fn work(&mut self) {
         let now = Instant::now();
         if self.restart_at.is_some_and(|at| now >= at) {
@@ -203,7 +202,7 @@ impl Keeper {
     }
 }
 
-/// Does on a thread of its own what may block. False if there is no thread.
+/// Runs a call that may block on a thread of its own. False if there is no thread.
 fn apart(what: &str, work: impl FnOnce() + Send + 'static) -> bool {
     let begun = std::thread::Builder::new().name(what.to_owned()).spawn(work);
     if let Err(error) = &begun {

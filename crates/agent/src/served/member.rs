@@ -12,10 +12,10 @@ use crate::config::Listener;
 use crate::news::is_news;
 use crate::status::DiskState;
 
-/// After what time it is tried again for the first time to open a disk or a listener, and at most.
+/// First and longest pause between attempts to open a disk or a listener.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
-/// At most, if another disk of this agent has to be closed first.
+/// Longest pause if another disk of this agent has to be closed first.
 const BRIEF_PAUSE: Duration = Duration::from_secs(1);
 
 /// TLS that a listener shows, if it has any.
@@ -23,7 +23,7 @@ pub(super) type Certificate = Option<Arc<Acceptor>>;
 pub(super) type DiskMember = Member<DiskConfig, DiskId>;
 pub(super) type ListenerMember = Member<Listener, Certificate>;
 
-/// Something that is to be open.
+/// A disk or listener that the keeper keeps open.
 #[derive(Clone)]
 pub(super) struct Member<T, O> {
     pub(super) owner: Owner,
@@ -49,7 +49,7 @@ pub(super) enum State<O> {
     Leaving,
 }
 
-/// Where a member is. Members are in the order of their owners, which they were given in turn.
+/// Position of a member. Members are in the order of their owners, which are assigned in turn.
 pub(super) fn position<T, O>(members: &[Member<T, O>], owner: Owner) -> Option<usize> {
     members.binary_search_by_key(&owner, |member| member.owner).ok()
 }
@@ -72,12 +72,12 @@ impl<T, O> Member<T, O> {
         }
     }
 
-    /// It could not be opened. True if that is news.
+    /// Notes that it could not be opened. True if that is news.
     pub(super) fn failed(&mut self, fault: String) -> bool {
         self.wait(fault, LAST_PAUSE)
     }
 
-    /// Another disk still has what it needs. True if that is news.
+    /// Notes that another disk still holds its data. True if that is news.
     pub(super) fn must_wait(&mut self, fault: String) -> bool {
         self.wait(fault, BRIEF_PAUSE)
     }
@@ -92,7 +92,7 @@ impl<T, O> Member<T, O> {
         is_news(&mut self.fault, &fault)
     }
 
-    /// Takes note that what is being opened does not answer. True if that is news.
+    /// Notes that the file system of a disk being opened does not answer. True if that is news.
     pub(super) fn falls_silent(&mut self, fault: impl FnOnce(&T) -> String) -> bool {
         let Some(heard) = self.heard.take_if(|heard| heard.is_silent()) else { return false };
         if self.fault.is_none() {
@@ -110,12 +110,12 @@ impl<T, O> Member<T, O> {
         self.pause = FIRST_PAUSE;
     }
 
-    /// It has been tried.
+    /// Whether the first attempt to open it has ended.
     pub(super) fn is_settled(&self) -> bool {
         self.fault.is_some() || matches!(self.state, State::Open(_) | State::Leaving)
     }
 
-    /// When something is to be done about it.
+    /// Time of the next step for this member.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
             State::Waiting(at) => Some(at).filter(|_| !self.too_early),

@@ -1,5 +1,5 @@
-//! What the volumes of an agent share: memory, sockets that were passed, addresses and places while they move from one disk or volume to
-//! another.
+//! State shared by the volumes of an agent: memory and passed sockets. Also addresses and places, while they move from one disk or volume
+//! to another.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,13 +37,13 @@ impl Owner {
     }
 }
 
-/// Where the volumes of this agent listen. A volume binds an address when the one that had it has
-/// closed its socket and removed the socket's file.
+/// Addresses at which the volumes of this agent listen. A volume binds an address when the one that had it has closed its socket and
+/// removed the socket's file.
 #[derive(Clone, Default)]
 pub(crate) struct Addresses(Arc<Mutex<HashMap<Address, (Owner, String)>>>);
 
 impl Addresses {
-    /// Takes it; `Err` names the volume that still has it.
+    /// Takes an address; `Err` names the volume that still has it.
     pub(super) fn take(&self, owner: Owner, volume: &str, address: &Address) -> Result<(), String> {
         match locked(&self.0).entry(address.clone()) {
             Entry::Occupied(taken) => Err(taken.get().1.clone()),
@@ -59,18 +59,17 @@ impl Addresses {
     }
 }
 
-/// When a file system that is being asked was asked, or has answered last. Nothing before its turn has come: to wait for that is
-/// no silence.
+/// Time of the question to a file system, or of its last answer. `None` before the question's turn: that wait is no silence.
 #[derive(Clone, Default)]
 pub(super) struct Heard(Arc<Mutex<Option<Instant>>>);
 
 impl Heard {
-    /// It is asked from now on, or has answered.
+    /// Notes that the file system is asked from now on, or has answered.
     pub(super) fn now(&self) {
         *locked(&self.0) = Some(Instant::now());
     }
 
-    /// When it counts as silent, if it says nothing more.
+    /// Time from which it counts as silent, without a further answer.
     pub(super) fn due(&self) -> Option<Instant> {
         locked(&self.0).map(|heard| heard + PATIENCE)
     }
@@ -83,7 +82,7 @@ impl Heard {
         locked(&self.0).map_or(Duration::ZERO, |heard| heard.elapsed())
     }
 
-    /// Its turn has not come.
+    /// Whether the question still waits for its turn.
     pub(super) fn waits(&self) -> bool {
         locked(&self.0).is_none()
     }
@@ -92,12 +91,12 @@ impl Heard {
 /// Bytes of a place.
 type Bytes = (Place, Option<Range<u64>>);
 
-/// What is being opened.
+/// Places that are being opened.
 #[derive(Clone, Default)]
 pub(crate) struct Opens(Arc<Mutex<HashMap<Bytes, Heard>>>);
 
 impl Opens {
-    /// Begins to open a disk. `Err`: another thread opens what is at its place.
+    /// Begins to open a disk. `Err`: another thread opens the same bytes.
     pub(super) fn begin(&self, disk: &DiskConfig) -> Result<Ticket, Heard> {
         let bytes = (disk.backend.place(), disk.bytes());
         match locked(&self.0).entry(bytes.clone()) {

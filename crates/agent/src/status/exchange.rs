@@ -33,9 +33,9 @@ pub struct ExchangeStatus {
     pub failures: u64,
     /// Slots, datagrams or values that were ignored, since the start: damaged, foreign or of another version.
     pub ignored: u64,
-    /// How often another live host with our name was heard.
+    /// Number of times that another live host with our name was heard.
     pub duplicate_hosts: u64,
-    /// That another live host has our name now, and what to do about it. `None` if no other has it.
+    /// Text of the conflict with another live host that has our name now, and of its remedy. `None` if no other has it.
     pub duplicate: Option<String>,
     /// Seconds between two rounds of this host. `None` before the first one.
     pub period_s: Option<f64>,
@@ -54,7 +54,7 @@ pub struct ExchangeStatus {
 pub struct SlotStatus {
     /// The slot in use, once one is.
     pub slot: Option<u32>,
-    /// Looks at which somebody else had written to our slot.
+    /// Looks that found our slot written by another host.
     pub slot_conflicts: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct SlotStatus {
 pub struct FallbackStatus {
     /// Whether the fall-back is in force.
     pub in_force: bool,
-    /// How often that changed since the start.
+    /// Number of switches since the start.
     pub switches: u64,
     /// Current fault of the first transport, if there is one.
     pub first_fault: Option<String>,
@@ -82,7 +82,7 @@ impl ExchangeStatus {
         self.udp.iter().flat_map(|udp| &udp.one_way).map(ToString::to_string).collect()
     }
 
-    /// Takes over what the transport has counted.
+    /// Takes over the counters of the transport.
     pub(crate) fn count(&mut self, standing: Standing) {
         match standing {
             Standing::Slots { slot, counters } => {
@@ -179,13 +179,13 @@ pub fn of_share(held: &[(f64, f64)], of_host: Option<f64>) -> Vec<Option<f64>> {
     held.iter().map(|vm| (had > 0.0).then(|| rounded(of(vm)))).collect()
 }
 
-/// Compares what hosts have for each share ([`Host::of_share`]).
+/// Compares the quantity that hosts have for each share ([`Host::of_share`]).
 pub(crate) fn compare<'a>(hosts: impl IntoIterator<Item = &'a mut Host>) {
     let mut live: Vec<_> =
         hosts.into_iter().filter(|host| host.liveness == Liveness::Live).collect();
     let Some(mean) = mean_per_share(&live) else { return };
     for host in &mut live {
-        // Who is without control and has less may want no more.
+        // A host without control that has less may want no more.
         let counts = |per_share: &f64| wants(host) || *per_share > mean;
         host.of_share = host.per_share.filter(counts).map(|per_share| rounded(per_share / mean));
     }
@@ -195,8 +195,8 @@ fn wants(host: &Host) -> bool {
     host.limited_by == Some(Limit::Slice)
 }
 
-/// Mean of what live hosts have for each share, by their shares: of those that want more, and of those without control that have more than
-/// these. `None` if there are fewer than two.
+/// Mean of the quantity that live hosts have for each share, weighted by their shares. Hosts that want more count, and so do hosts without
+/// control that have more than these. `None` if there are fewer than two.
 fn mean_per_share(live: &[&mut Host]) -> Option<f64> {
     let all = live.iter().filter_map(|host| {
         let shares = if wants(host) { host.active_shares } else { f64::from(host.shares) };
@@ -217,7 +217,7 @@ fn mean_per_share(live: &[&mut Host]) -> Option<f64> {
     (count > 1).then_some(mean)
 }
 
-/// What a host has for each share, of those of its VMs that want more. Without control all its shares count.
+/// Divided quantity of a host for each share of its VMs that want more. Without control, all its shares count.
 fn per_share(report: &Report) -> Option<f64> {
     let throughput = report.settings.is_some_and(|settings| settings.costs.is_some());
     let slices = report.bounded == Bounded::Slices;

@@ -1,4 +1,4 @@
-//! Status of what lowers the threshold: latency objectives.
+//! Status of latency objectives, which lower the threshold.
 
 use parda_api::Host;
 use parda_control::{ObjectiveState, Price};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DiskStatus;
 
-/// A disk's latency objective, and what came of it.
+/// A disk's latency objective, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetStatus {
     /// Largest mean time that its IOs may take at the array, in milliseconds.
@@ -32,10 +32,10 @@ pub struct ObjectiveStatus {
     pub of: String,
     /// The volume's own threshold, in milliseconds.
     pub own_ms: f64,
-    /// IO/s of all that ask for nothing, on all hosts, while the volume's own was in force: the mean of the
-    /// last twenty periods in which somebody could have used more.
+    /// IO/s of all disks without an objective, on all hosts, while the volume's own threshold was in force. The value is the mean of up to
+    /// twenty periods in which any of them could have used more.
     pub others_iops_before: Option<f64>,
-    /// IO/s of all that ask for nothing, with the objective in force.
+    /// IO/s of all disks without an objective, with the objective in force.
     pub others_iops_now: Option<f64>,
 }
 

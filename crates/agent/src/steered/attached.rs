@@ -23,17 +23,17 @@ pub(super) struct Attached {
     pub(super) device: Device,
     pub(super) meter: Box<dyn Measure>,
     asked: Steer,
-    /// None while nothing is to be set.
+    /// `None` while no depth is to be set.
     steering: Option<Steering>,
-    /// How often the kernel lowered the depth by itself.
+    /// Number of times that the kernel lowered the depth by itself.
     pub(super) drops: u64,
 }
 
 /// Result of a look at the device.
 pub(super) struct Look {
     pub(super) reading: DeviceReading,
-    /// Whether the queue was full, where what waits for a place in it cannot be seen: requests are
-    /// only made once there is one, and a program that waits to submit shows one IO, not all it has.
+    /// Whether the queue was full, where the IOs that wait for a place cannot be seen. Requests are only made once there is a place. A
+    /// program that waits to submit shows one IO, not all its IOs.
     pub(super) full: bool,
 }
 
@@ -41,7 +41,7 @@ impl Attached {
     /// Begins to measure the device. Takes hold of its queue if depths are to be set.
     pub(super) fn start(volume: &str, asked: &Steer, sets: bool) -> Result<Attached, SteerError> {
         let device = Device::resolve(Path::new("/"), &asked.device)?;
-        // Also where nothing is to be set any more, or no VM has a cgroup.
+        // Also if no depth is to be set any more, or no VM has a cgroup.
         match Journal::at(Journal::PLACE).restore_device(&device.name) {
             Ok(back) => back.iter().for_each(|original| {
                 let (file, value) = (original.file.display(), &original.value);
@@ -98,14 +98,14 @@ impl Attached {
         Ok(self.lowered(volume, &checked))
     }
 
-    /// The same between two ticks: of what is set alone, not of the paths.
+    /// The same check between two ticks: of the settings alone, not of the paths.
     pub(super) fn check_knobs(&mut self, volume: &str) -> Result<Option<u32>, SteerError> {
         let Some(steering) = &mut self.steering else { return Ok(None) };
         let checked = steering.check_knobs()?;
         Ok(self.lowered(volume, &checked))
     }
 
-    /// Says what was found. Answers as [`Attached::check`].
+    /// Logs the findings. Returns the same as [`Attached::check`].
     fn lowered(&mut self, volume: &str, checked: &Checked) -> Option<u32> {
         for event in &checked.events {
             tracing::warn!(volume, "{event}");
@@ -124,7 +124,7 @@ impl Attached {
         Ok(Look { reading, full })
     }
 
-    /// Sets the next depth that the law asks for, or what was there before if it asks for none.
+    /// Sets the next depth of the law; without one, restores the depth from before.
     pub(super) fn set(
         &mut self,
         now: Instant,
@@ -147,7 +147,7 @@ impl Attached {
         }
     }
 
-    /// Whether a window is smaller than what the queue can be held to.
+    /// Whether a window is smaller than the least depth that the queue can have.
     pub(super) fn cannot_hold(&self, window: Window) -> bool {
         self.bounds().is_some_and(|bounds| window.0 < f64::from(bounds.least))
     }

@@ -9,7 +9,7 @@ use parda_steer::number::DevNum;
 pub(super) struct Missed {
     pub(super) patterns: Vec<PatternWithoutVm>,
     pub(super) vms: Vec<VmWithoutPattern>,
-    /// Whether the patterns were looked at: of one that loses its VM later the log has that the VM went.
+    /// Whether the patterns were looked at. If a pattern loses its VM later, the log already reports the lost VM.
     looked: bool,
 }
 

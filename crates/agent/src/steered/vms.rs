@@ -1,4 +1,4 @@
-//! The VMs of a steered volume: what each wanted, and how the host's window is split over them.
+//! The VMs of a steered volume: the demand of each, and the split of the host's window.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::config::{self, Steer};
 use crate::news::is_news;
 use crate::status::{SettingsFrom, SteeredVmStatus};
 
-/// Demand of a VM whose queue is full, as a multiple of what can be seen of it.
+/// Demand of a VM whose queue is full, as a multiple of its visible IOs.
 const UNSEEN: f64 = 2.0;
 
 /// The VMs of this host.
@@ -27,14 +27,14 @@ pub(super) struct HostVms {
     one: Shares,
     /// VMs that are cgroups. None where the host is one.
     groups: Option<Box<Groups>>,
-    /// Fault of the caps or weights, as it was last logged. Where the host is one VM: why limits that are configured are not in force.
+    /// Fault of the caps or weights, as it was last logged. If the host is one VM, the reason why configured limits are not in force.
     pub(super) fault: Option<String>,
 }
 
 /// VMs that are cgroups.
 struct Groups {
     vms: CgroupVms,
-    /// None while nothing is to be set.
+    /// `None` while no caps or weights are to be set.
     sharing: Option<Sharing>,
     demands: Demands,
     missed: Missed,
@@ -79,7 +79,7 @@ impl HostVms {
         }
     }
 
-    /// Takes over other shares. Those of cgroups are in force with the next period.
+    /// Takes over other shares. Shares of cgroups are in force with the next period.
     pub(super) fn change(&mut self, volume: &str, wanted: &config::Vms) {
         match (&mut self.groups, wanted) {
             (Some(groups), config::Vms::Groups(vms)) => {
@@ -91,7 +91,7 @@ impl HostVms {
         }
     }
 
-    /// What the VMs did and wanted in the period.
+    /// IOs and demands of the VMs in the period.
     pub(super) fn did(
         &mut self,
         volume: &str,
@@ -128,14 +128,14 @@ impl HostVms {
         each.collect()
     }
 
-    /// Takes over what the law has for the VMs, in their order.
+    /// Takes over the law's grants for the VMs, in their order.
     pub(super) fn grant(&mut self, grants: &[VmGrant]) {
         if let Some(groups) = &mut self.groups {
             groups.vms.grant(grants);
         }
     }
 
-    /// Splits what the host may do at its device, if that is there. `allowed`: none while nothing is to be set.
+    /// Splits the host's allowance at its device, if the device exists. `allowed`: `None` while no caps or weights are to be set.
     pub(super) fn set(
         &mut self,
         volume: &str,
@@ -148,14 +148,14 @@ impl HostVms {
             Some((device, allowance)) => groups.set(volume, steer, device, allowance),
             None => groups.release(),
         };
-        // Where something was set, cgroups count their IOs from now on.
+        // Once a limit or weight is set, cgroups count their IOs.
         if let Some(device) = device {
             groups.missed.look(volume, &groups.vms, device.number);
         }
         match set {
             Ok(()) => self.fault = None,
             Err(error) => {
-                // What was set is put back when it is dropped; it is tried again in a period.
+                // The drop of `sharing` restores the previous settings; the next period tries again.
                 groups.sharing = None;
                 let fault = error.to_string();
                 if is_news(&mut self.fault, &fault) {
@@ -185,7 +185,7 @@ impl HostVms {
         groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
     }
 
-    /// Patterns without a VM, and VMs without a pattern, where VMs are told apart.
+    /// Patterns without a VM, and VMs without a pattern, where VMs are cgroups.
     pub(super) fn missed(&self) -> Option<&Missed> {
         self.groups.as_ref().map(|groups| &groups.missed)
     }
@@ -216,7 +216,7 @@ impl HostVms {
         each.collect()
     }
 
-    /// Puts back what was there before.
+    /// Restores the previous settings of the VMs.
     pub(super) fn stop(&mut self, volume: &str) {
         if let Some(Err(error)) = self.groups.as_mut().map(|groups| groups.release()) {
             tracing::error!(volume, "{error}; parda steer restore puts back what was set before");
@@ -297,7 +297,7 @@ impl Groups {
     }
 }
 
-/// Where nothing is known of each, each is taken to want its share of what the host did.
+/// Without a measurement of each VM, each is taken to want its share of the host's IO.
 fn by_shares(vms: &CgroupVms, whole: IoDemand) -> Demands {
     let all: f64 = vms.iter().map(|(_, vm)| vm.grant.shares).sum();
     let part = |shares: f64| IoDemand {

@@ -1,4 +1,4 @@
-//! Reads of the array beside its VMs: their latency is that of the array alone, while QEMU's has the wait for its throttle.
+//! Reads of the array beside its VMs. Their latency is that of the array alone, while QEMU's includes the wait for its throttle.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -19,7 +19,7 @@ use crate::news::is_news;
 const EVERY: Duration = Duration::from_millis(50);
 /// Time after which a place that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long an NBD server may take for an answer.
+/// Time limit of an NBD server for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Alignment of reads, and the least of them, in bytes.
 const ALIGNED: u64 = 4096;
@@ -31,7 +31,7 @@ pub(super) struct Probe(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Bytes of a read; `None` while nothing is to be read.
+    /// Bytes of a read; `None` while no reads are due.
     size: Option<u64>,
     done: Reads,
     fault: Option<String>,
@@ -62,7 +62,7 @@ impl Probe {
         locked(&self.0).size = bytes.map(|bytes| whole(bytes.min(LARGEST)));
     }
 
-    /// What was read since the last call.
+    /// Takes the reads since the last call.
     pub(super) fn take(&self) -> Reads {
         std::mem::take(&mut locked(&self.0).done)
     }

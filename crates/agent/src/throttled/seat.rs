@@ -1,4 +1,4 @@
-//! A QEMU behind its socket: what it says of its disks, and the limits that it is given.
+//! A QEMU behind its socket: its reports on its disks, and the limits set there.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -41,7 +41,7 @@ pub(super) struct Seat {
     pub(super) vm: Option<Vm>,
     /// Held while there may be limits of parda.
     journal: Option<LockedJournal>,
-    /// Whether limits that an agent has left were looked for.
+    /// Whether the search for limits left by an earlier agent is done.
     is_clean: bool,
     /// Whether it answered in this period.
     has_answered: bool,
@@ -55,7 +55,7 @@ pub(super) struct Seat {
 pub(super) struct Vm {
     pub(super) name: String,
     pub(super) settings: VmSettings,
-    /// What the VM has among those of its host and of its tenant.
+    /// Grant of the VM among the VMs of its host and of its tenant.
     pub(super) grant: VmGrant,
     /// Rate that its shares give the VM, while they hold VMs of the host back.
     pub(super) by_shares: Option<f64>,
@@ -100,7 +100,7 @@ impl Seat {
         vm.flat_map(|vm| vm.disks.values())
     }
 
-    /// Asks what the disks did. `acts`: limits will be set.
+    /// Reads the measurements of the disks. `acts`: limits will be set.
     pub(super) fn look(&mut self, volume: &str, socket: &Path, qemu: &Qemu, acts: bool) {
         let id = SocketId::of(socket).ok();
         if self.id != id {
@@ -138,7 +138,7 @@ impl Seat {
         }
         self.is_clean = true;
         let vm = qemu::look(socket)?;
-        // One that took its place meanwhile.
+        // Another QEMU took its place meanwhile.
         if SocketId::of(socket).map_err(QmpError::from)? != id {
             return Err(QmpError::Silent.into());
         }
@@ -152,11 +152,11 @@ impl Seat {
         if gone || self.misses > MISSES {
             self.went(volume, socket);
         }
-        // What a QEMU that has ended left behind is no fault.
+        // An error of a QEMU that has ended is no fault.
         self.say(volume, (!gone).then(|| format!("{}: {error}", socket.display())));
     }
 
-    /// Says once what is wrong.
+    /// Logs a fault once.
     fn say(&mut self, volume: &str, fault: Option<String>) {
         let fault = fault.map(|fault| escaped(&fault, |_| false));
         if fault != self.fault
@@ -264,7 +264,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Puts back what was there before, with what others have set since.
+    /// Restores the previous limits, with the changes that others have made since.
     pub(super) fn release(&mut self, volume: &str, socket: &Path, qemu: &Qemu) {
         if self.journal.is_some() && self.misses == 0 {
             self.look(volume, socket, qemu, true);
@@ -300,8 +300,8 @@ impl Seat {
 }
 
 impl Vm {
-    /// IOs that the VM would have outstanding or waiting. What waits for other limits than parda's does not count.
-    /// `latency`: of the array, in seconds.
+    /// IOs that the VM would have outstanding or waiting. IOs that wait for other limits than parda's do not count. `latency`: of the
+    /// array, in seconds.
     pub(super) fn pending(&self, latency: f64) -> f64 {
         self.disks.values().map(|disk| disk.pending(latency)).sum()
     }
@@ -317,7 +317,7 @@ impl Vm {
         self.pending(latency) > most * latency && self.by_shares.is_none_or(|rate| rate > most)
     }
 
-    /// What the VM did in the period, and wanted. What a limit holds back is no demand.
+    /// IO and demand of the VM in the period. IO that a limit holds back is no demand.
     pub(super) fn did(&self, latency: f64) -> VmPeriod {
         let shares = self.settings.shares();
         let tenant = self.settings.tenant.map(|tenant| TenantId::of(&tenant));
@@ -394,7 +394,7 @@ impl Held {
         } else if self.is_unsure || set == Some(&disk.limits) {
             (self.own, Some((disk.limits.clone(), rate.unwrap_or(0.0))))
         } else {
-            // Somebody has set others in the group that parda has made.
+            // Another program has set limits in the group that parda has made.
             (disk.limits.beside(&self.own), None)
         };
         let mut held = Held { disk, own, ours, is_unsure: false, did, seconds, is_free: false };

@@ -14,10 +14,10 @@ use crate::patience::{LOOK_BEHIND, PATIENCE};
 use crate::served::member::{Member, State, position};
 use crate::served::shared::Heard;
 
-/// How long a disk that is removed answers what is in flight.
+/// Time for which a removed disk still answers the requests in flight.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether a place is still being opened for another disk.
+/// Interval of looks whether a place is still being opened for another disk.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Keeper {
@@ -73,18 +73,18 @@ impl Keeper {
                 member.since = Instant::now();
                 let (ring, orders) = (Arc::clone(ring), self.orders.clone());
                 apart("remove", move || {
-                    // A ring that has ended has nothing of it any more.
+                    // A ring that has ended holds nothing of the disk any more.
                     let _ = ring.remove_disk(id, DRAIN);
                     let _ = orders.send(Order::Removed(owner));
                 });
             }
-            // What is being opened is closed when it is.
+            // A disk that is still being opened is closed once it is open.
             _ => drop(self.shown.disks.remove(at)),
         }
     }
 
-    /// Begins to open what is due. Those are not open yet that others have: other disks of this agent
-    /// ([`OpenError::Overlap`]) as well as other programs.
+    /// Begins to open the disks that are due. Disks whose data others hold stay closed: other disks of this agent ([`OpenError::Overlap`])
+    /// as well as other programs.
     pub(super) fn open_disks(&mut self, now: Instant) {
         for member in &mut self.shown.disks {
             if !matches!(member.state, State::Waiting(at) if now >= at) {
@@ -93,7 +93,7 @@ impl Keeper {
             let (owner, disk) = (member.owner, member.config.clone());
             let ticket = match self.shared.opens.begin(&disk) {
                 Ok(ticket) => ticket,
-                // A disk that was removed is still being opened there, or one that reads there too.
+                // A removed disk, or another reader, is still being opened at this place.
                 Err(heard) if heard.is_silent() => {
                     member.must_wait(silent(&disk));
                     continue;
@@ -125,7 +125,7 @@ impl Keeper {
         }
     }
 
-    /// Says of which disks the file systems do not answer. They count as tried, and are served when they answer.
+    /// Logs the disks whose file systems do not answer. They count as tried, and are served when they answer.
     pub(super) fn watch_openings(&mut self) {
         let volume = &self.wanted.name;
         let no_thread = self.opening.fault();
@@ -154,7 +154,7 @@ impl Keeper {
         let volume = &self.wanted.name;
         let member = position(&self.shown.disks, owner).map(|at| &mut self.shown.disks[at]);
         let (Some(member), Some(ring)) = (member, &self.ring) else {
-            // It was removed meanwhile, or is opened again with the next ring. To close it may take long.
+            // The disk was removed meanwhile, or is opened again with the next ring. To close it may take long.
             if let Some(at) = position(&self.shown.disks, owner) {
                 self.shown.disks[at].failed(Stopped.to_string());
             }
@@ -190,7 +190,7 @@ impl Keeper {
                     shares = disk.settings.shares().0, event = "disk_up", "serving"
                 );
             }
-            // It is opened again with the next ring.
+            // The disk is opened again with the next ring.
             Err(error) => drop(member.failed(error.to_string())),
         }
     }

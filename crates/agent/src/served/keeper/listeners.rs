@@ -15,10 +15,10 @@ use super::{Keeper, Order, Owner, apart};
 use crate::config::Listener;
 use crate::served::member::{Certificate, ListenerMember, Member, State, position};
 
-/// How often it is looked whether another volume has let go of an address.
+/// Interval of looks whether another volume has released an address.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How often it is looked whether certificates that are shown have a fault or expire.
+/// Interval of looks for shown certificates that have a fault or expire.
 const CERTIFICATES: Duration = Duration::from_secs(10);
 
 /// Fault of a listener that is not bound, as its disks are not served.
@@ -72,8 +72,8 @@ impl Keeper {
         }
     }
 
-    /// Begins to bind what is due. Listeners come after the disks that they offer, if these can be opened at all. Those for whose
-    /// disks there are no descriptors would only take some of others.
+    /// Begins to bind the listeners that are due. Listeners come after the disks that they offer, if these can be opened at all. A listener
+    /// whose disks have no descriptors would only take descriptors from others.
     pub(super) fn bind_listeners(&mut self, now: Instant) {
         let Some(ring) = self.ring.clone() else { return };
         let waits = |l: &ListenerMember| matches!(l.state, State::Waiting(at) if now >= at);
@@ -126,7 +126,7 @@ impl Keeper {
         let member = position(&self.shown.listeners, owner).map(|at| &mut self.shown.listeners[at]);
         let Some(member) = member.filter(|m| m.state == State::Opening) else {
             if let (Ok((address, _)), Some(ring)) = (bound, &self.ring) {
-                // It was removed meanwhile, perhaps before it was there.
+                // The listener was removed meanwhile, perhaps before it was bound.
                 unlisten(ring, &self.orders, owner, address);
             }
             return;
@@ -159,7 +159,7 @@ impl Keeper {
         });
     }
 
-    /// A certificate was read again. One that cannot be used takes nothing from clients: the one from before is shown.
+    /// A certificate was read again. If it cannot be used, clients still see the certificate from before.
     pub(super) fn renewed(&mut self, owner: Owner, renewed: Result<(), FileError>) {
         let member = position(&self.shown.listeners, owner).map(|at| &mut self.shown.listeners[at]);
         let Some(member) = member.filter(|m| matches!(m.state, State::Open(_))) else { return };

@@ -12,7 +12,7 @@ use super::{Keeper, Order, Owner};
 use crate::config;
 use crate::served::member::State;
 
-/// After what time a ring that panicked is started again, and at most.
+/// First and longest pause before a ring that panicked is started again.
 pub(super) const FIRST_RESTART: Duration = Duration::from_millis(500);
 const LAST_RESTART: Duration = Duration::from_secs(60);
 
@@ -34,7 +34,7 @@ pub(super) fn spawn(
         limits: config.limits,
         memory: memory.clone(),
     };
-    // Nobody listens any more if the keeper has stopped it.
+    // The receiver is gone if the keeper has stopped the ring.
     let ended = move |how: &Ended| drop(orders.send(Order::Ended(generation, how.clone())));
     parda_block::Volume::spawn_watched(volume, ended).map(Arc::new)
 }
