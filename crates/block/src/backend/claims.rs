@@ -1,6 +1,7 @@
 //! Files and devices that the disks of this process have open: one table for all volumes, by medium and not by name.
 //!
-//! Several disks may be regions of one device. Two that overlap, one of them writable, are never open at the same time:
+//! Several disks may be regions of one device. Two that overlap, one of them writable, are never open at the same time. A disk that moves
+//! to another volume is opened there when its old volume has closed it.
 //!
 //! The table is held for a moment only. Calls that may hang in a file system, such as a lock, are made in the [`Turn`] of the medium. They
 //! delay only disks on the same file or device.

@@ -69,7 +69,8 @@ impl Medium {
         }
     }
 
-    /// Medium that a path leads to. A path that cannot be looked at is taken by its name:
+    /// Medium that a path leads to. A path that cannot be looked at is taken by its name: a volume
+    /// that is not mounted yet is no failure.
     pub(crate) fn at(path: &Path) -> Medium {
         fs::stat(path).map_or_else(|_| Medium::Name(named(path)), |stat| Medium::of(&stat))
     }

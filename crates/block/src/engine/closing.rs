@@ -34,7 +34,8 @@ pub(super) struct Remains {
 /// Interval of checks whether this is the last reference to a descriptor.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Closes a descriptor at its last reference.
+/// Closes a descriptor at its last reference: a look at the file may hang, and the kernel may have
+/// a request of it.
 fn close_last(mut fd: Arc<OwnedFd>) {
     loop {
         match Arc::try_unwrap(fd) {

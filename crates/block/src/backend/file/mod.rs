@@ -76,7 +76,7 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(File, Geometry, Arc<Claim>), 
     }
     // Any byte: clients that know nothing of block sizes are served as well (see `unaligned`). Not so in the page cache of a block device:
     // there Linux does not separate a write of a part of a block from a trim or zeroes of its rest. Nor by direct IO where others may write
-    // as well:
+    // as well: two that read a block, change a part and write it back would lose writes.
     let min = match kind {
         _ if cached.is_none() && lock == Lock::Shared => block,
         FileType::BlockDevice if cached.is_none() => 1,
@@ -165,8 +165,8 @@ const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 const COPIED_AT_ONCE: usize = 256 << 10;
 
 /// The largest block in which Linux fills the page cache of a block device, in bytes. A write of a part of a block reads the rest from the
-/// device. That read does not exclude a trim or zeroes of the rest under way: Hence this size is the minimum block of such disks, if their
-/// size allows it.
+/// device. That read does not exclude a trim or zeroes of the rest under way: old data could be written back over the zeroes. Hence this
+/// size is the minimum block of such disks, if their size allows it.
 const CACHE_BLOCK: u32 = 4096;
 
 /// Most bytes that are read or written at once around the page cache. Nothing is copied, but the

@@ -2,8 +2,9 @@
 //!
 //! Such a write reads the blocks at its edges, changes its part of them and writes them back, as
 //! QEMU does. A neighbour's bytes in these blocks are written back as they were read, so nothing
-//! may change them meanwhile. Requests of whole blocks do not wait for each other; without edges
-//! under way, each costs an entry in a slab.
+//! may change them meanwhile. A request with edges and every overlapping write, trim and zeroes
+//! under way wait for each other, over all connections of the disk. Requests of whole blocks do not
+//! wait for each other; without edges under way, each costs an entry in a slab.
 
 use std::collections::VecDeque;
 use std::ops::Range;

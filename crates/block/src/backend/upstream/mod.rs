@@ -2,9 +2,11 @@
 //! connections are replaced.
 //!
 //! Requests of a lost connection are sent again, on another connection or on a new one that comes
-//! in time. Acknowledged writes that were not flushed may have died with the server. Each
-//! connection has its own ledger. A FLUSH goes to every connection that acknowledged something
-//! since its last:
+//! in time. Acknowledged writes that were not flushed may have died with the server. Clients were
+//! promised that a successful FLUSH covers them. So each loss is counted, and the volume fails the
+//! next FLUSH of every client. Each connection has its own ledger. A FLUSH goes to every connection
+//! that acknowledged something since its last. So its result holds even if the server was replaced
+//! between two connections.
 
 mod ledger;
 mod link;

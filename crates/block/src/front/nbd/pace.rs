@@ -2,8 +2,8 @@
 //!
 //! A handshake costs the volume's thread as much as many IOs. Limits of connections and of memory do not bound how many begin in a second:
 //! a client that goes and comes again is within both. So handshakes have a rate. A burst of as many handshakes as there may be connections
-//! begins at once, as after a restart of the hosts. Only beyond that newcomers wait. Waiting newcomers take turns by peer: If too many
-//! wait, the peer with most of them loses one.
+//! begins at once, as after a restart of the hosts. Only beyond that newcomers wait. Waiting newcomers take turns by peer: one that floods
+//! the volume waits for itself. If too many wait, the peer with most of them loses one.
 //!
 //! To accept a socket and close it again costs something too. So sockets are accepted at a rate as well, [`ACCEPTS`] times that of
 //! handshakes. Beyond it newcomers wait in the kernel.

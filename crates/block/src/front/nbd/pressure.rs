@@ -3,9 +3,9 @@
 //! A client has `progress_timeout` for 1 MiB of what it owes. While others wait for memory that it holds, it has less. That bounds the
 //! total wait because of stalled clients:
 //!
-//! - The holder of the reserve has a tenth of that time for 1 MiB, and less if more than ten wait: The number is the largest since the
-//!   queue was last empty, so that all of them together take no more than the time. For all of its request the holder has four times as
-//!   long.
+//! - The holder of the reserve has a tenth of that time for 1 MiB. If more than ten wait, it has the time divided by their number, but no
+//!   less than a hundredth. The number is the largest since the queue was last empty, so that all of them together take no more than the
+//!   time. For all of its request the holder has four times as long.
 //! - When a request has waited for a tenth of the time, all holders of memory that others could use have a tenth, too. They are dropped
 //!   together, not one after the other.
 

@@ -1,7 +1,8 @@
 //! Guests by vhost-user. Their memory and queues are shared, so that data goes between disk and guest memory without a copy. The virtio
 //! part is in `parda-vhost`.
 //!
-//! Each address is of one disk, which has one front end at a time. A front end waits for unanswered requests of the one before it:
+//! Each address is of one disk, which has one front end at a time. A front end waits for unanswered requests of the one before it: the
+//! guest may bring the same requests again.
 //!
 //! QEMU 7.2 never comes back from a connection that ends before its handshake is done. So no connection is accepted and closed while the
 //! front end may be right.
