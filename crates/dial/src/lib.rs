@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! Connections to NBD servers: socket, TLS if the URI asks for it, and the handshake, all within a bounded time.
 //!
-//! Everything blocks. A thread that must not wait calls this from another thread.
+//! Everything blocks. Call it from a thread that may wait.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
