@@ -64,7 +64,7 @@ struct Vm {
     guarantees: Option<Box<Guarantees>>,
     /// Its IOs that are not done: held and outstanding.
     ios: usize,
-    /// What it has at the array, in slots.
+    /// Outstanding IOs of the VM at the array, in slots.
     at_array: f64,
     /// Slots that it completed in this period.
     done: f64,
@@ -116,7 +116,7 @@ pub struct Host {
     pending: f64,
     granted: f64,
     outstanding: Slab<Outstanding>,
-    /// What is outstanding, in slots.
+    /// Outstanding IOs, in slots.
     at_array: Integral,
     meter: Meter,
     measured: Instant,
@@ -252,7 +252,7 @@ impl Host {
         self.gate.set_grant(now, grant);
     }
 
-    /// What the host may have outstanding at this instant, in slots.
+    /// Slots that the host may have outstanding at this instant.
     #[must_use]
     pub fn grant(&self) -> Window {
         self.gate.grant()

@@ -148,7 +148,7 @@ impl Stretch {
     }
 
     /// Whether a byte of one is a byte of the other, too. A device and a file of the file system on
-    /// it count as such:
+    /// it count as such: a write to the one destroys the other.
     #[must_use]
     pub fn meets(&self, other: &Stretch) -> bool {
         let overlap = self.range.start < other.range.end && other.range.start < self.range.end;
