@@ -48,7 +48,7 @@ pub struct VmGrant {
 pub struct Account {
     meter: Meter,
     decision: Decision,
-    /// Measurement that has no decision yet.
+    /// The last measurement has no decision yet.
     measured: bool,
     /// Whether IOs were outstanding in the last period.
     in_use: bool,
@@ -78,7 +78,7 @@ impl Account {
         &self.decision
     }
 
-    /// Results of the last measurement's VMs until the next one, in their order.
+    /// Grants of the last measurement's VMs until the next one, in their order.
     #[must_use]
     pub fn grants(&self) -> &[VmGrant] {
         &self.grants

@@ -168,7 +168,7 @@ pub enum Tuning {
     Joining,
 }
 
-/// What the other live hosts whose windows a law governs say of their thresholds.
+/// Thresholds of the other live hosts whose windows a law governs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Thresholds {
     /// The number that is in force among those that have one ([`crate::settings`]). Filled in by the
@@ -178,7 +178,7 @@ pub struct Thresholds {
     pub leader: Option<Span>,
     /// Threshold of the first other host that finds it while working, before or after this host.
     pub anyone: Option<Span>,
-    /// What this host's own run before found, if the exchange still has it.
+    /// Threshold that this host's previous run found, if the exchange still has it.
     pub before: Option<Span>,
     /// One of them does not say.
     pub unsaid: bool,
@@ -223,17 +223,17 @@ pub enum View {
 /// keeps their reports for the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// What they complete per second.
+    /// Throughput of the hosts, per second.
     pub flows: Flows,
-    /// What the governed hosts have.
+    /// Load of the governed hosts.
     pub governed: Load,
-    /// What those have that observe.
+    /// Load of the hosts that observe.
     pub observing: Load,
-    /// What the governed hosts say of settings that all must have alike.
+    /// Votes of the governed hosts on settings that all must have alike.
     pub ballot: Ballot,
-    /// What those say that observe.
+    /// Votes of the hosts that observe.
     pub observing_ballot: Ballot,
-    /// How well those are served that want more.
+    /// Service of the hosts that want more.
     pub backlog: Backlog,
     /// Shares of the hosts under control, or that observe, that have fallen silent without saying
     /// goodbye. Not part of any sum: who hears them, or does not, fills it in.
@@ -244,7 +244,7 @@ pub struct Totals {
     pub own: Weights,
 }
 
-/// What hosts have at the array.
+/// Load of hosts at the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Mean outstanding IOs, in slots.
@@ -265,11 +265,11 @@ pub struct Load {
     pub rate: f64,
     /// Σ of their windows, in slots.
     pub windows: f64,
-    /// What they ask for on behalf of VMs with a latency objective.
+    /// Demands of their VMs with a latency objective.
     pub asked: Asked,
-    /// What their VMs do that could use more than their slices.
+    /// Throughput of their VMs that could use more than their slices.
     pub saturated: Throughput,
-    /// Σ of what their VMs with a reservation would have outstanding if nothing were short, in slots.
+    /// Σ of outstanding slots that VMs with a reservation would have without any shortage.
     pub reserved: f64,
     /// Mean number of their pending IOs, held and outstanding, in slots.
     pub pending: f64,
@@ -279,7 +279,7 @@ pub struct Load {
     pub found: f64,
 }
 
-/// What hosts ask for on behalf of VMs with a latency objective.
+/// Demands of hosts on behalf of VMs with a latency objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Asked {
     /// The least threshold that is asked for.
@@ -293,7 +293,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What the hosts of both ask for.
+    /// Demands of the hosts of both.
     #[must_use]
     pub fn plus(self, other: Asked) -> Asked {
         Asked {

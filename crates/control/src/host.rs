@@ -56,11 +56,11 @@ struct Outstanding {
     dispatched: Instant,
 }
 
-/// What each IO needs comes first and takes two lines of the processor's cache.
+/// State of a VM. Fields that each IO needs come first, in two cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Vm {
-    /// What it has beside its shares, if anything.
+    /// Guarantees beside its shares, if it has any.
     guarantees: Option<Box<Guarantees>>,
     /// Its IOs that are not done: held and outstanding.
     ios: usize,
@@ -69,9 +69,9 @@ struct Vm {
     /// Slots that it completed in this period.
     done: f64,
     shares: Shares,
-    /// It takes no more IOs and has no part in the window; gone when the last one is done.
+    /// The VM takes no more IOs and has no part in the window; gone after its last IO.
     removed: bool,
-    /// What it may have outstanding.
+    /// Slice of the VM, and its grant.
     slice: Slice,
 }
 
@@ -82,7 +82,7 @@ impl Vm {
     }
 }
 
-/// How what a host may have outstanding is found.
+/// Rule for the outstanding IOs of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     /// Everything that comes.
