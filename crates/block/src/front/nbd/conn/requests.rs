@@ -98,8 +98,8 @@ impl Conn {
         has
     }
 
-    /// Allows a connection that has waited the answer it asked for. A handshake has as much more
-    /// time.
+    /// Has a connection that waited for an answer try again. Its handshake gets the waited time in
+    /// addition.
     pub(crate) fn may_answer(&mut self, now: Instant) {
         if let (Some(since), Phase::Handshake { until, .. }) =
             (self.waits_since.take(), &mut self.phase)
