@@ -48,7 +48,7 @@ pub struct VmGrant {
 pub struct Account {
     meter: Meter,
     decision: Decision,
-    /// What was measured and has no decision yet.
+    /// The last measurement has no decision yet.
     measured: bool,
     /// Whether IOs were outstanding in the last period.
     in_use: bool,
@@ -78,7 +78,7 @@ impl Account {
         &self.decision
     }
 
-    /// What the VMs of the last measurement have until the next one, in their order.
+    /// Grants of the last measurement's VMs until the next one, in their order.
     #[must_use]
     pub fn grants(&self) -> &[VmGrant] {
         &self.grants
@@ -126,7 +126,7 @@ impl Account {
         }
     }
 
-    /// What the VMs of each tenant did. `latency`: mean time of an IO at the array, in seconds.
+    /// Activity of the VMs of each tenant. `latency`: mean time of an IO at the array, in seconds.
     fn tenants(&self, latency: f64) -> Vec<TenantPeriod> {
         let each = self.decision.tenants.iter().map(|terms| {
             let vms = || self.vms.iter().filter(|vm| vm.tenant == Some(terms.id));

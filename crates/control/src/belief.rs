@@ -153,7 +153,7 @@ impl Default for Belief {
 pub struct Heard {
     /// Place of the host in a list of the caller.
     pub place: usize,
-    /// What it says; after [`Judging::judge`] what counts.
+    /// Part that the host reports; after [`Judging::judge`] the part that counts.
     pub part: Part,
     /// What is known of it.
     pub belief: Belief,

@@ -14,9 +14,9 @@ use crate::units::{Shares, Span, Window};
 /// What a host says of itself once per period. The default is a host without IOs, shares and control.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// How long the interval was that this speaks of.
+    /// Length of the interval that this report covers.
     pub elapsed: Span,
-    /// What completed in it.
+    /// IOs completed in the interval.
     pub interval: Interval,
     /// Mean outstanding IOs at the array, in slots, over the interval.
     pub outstanding: f64,
@@ -29,20 +29,20 @@ pub struct Report {
     pub shares: Shares,
     /// The same, scaled down for VMs that use less than their slice (PARDA §3: s' = n · s / w).
     pub active: f64,
-    /// What bounds the host.
+    /// Bound of the host's outstanding IOs.
     pub bounded: Bounded,
     /// Whether a law governs the window.
     pub governed: Governed,
-    /// Where the latency came from that the window rests on.
+    /// Source of the latency that the window rests on.
     pub source: Source,
-    /// The threshold that the host was told, or has found. What is in force may be another one
+    /// The threshold that the host was told, or has found. The threshold in force may differ
     /// ([`crate::settings`]).
     pub threshold: Span,
-    /// Where that comes from.
+    /// Source of that threshold.
     pub tuning: Tuning,
-    /// What else it was told that all hosts must have alike. `None`: its version is older.
+    /// Other settings that all hosts must have alike. `None`: its version is older.
     pub settings: Option<Settings>,
-    /// What its VMs with a latency objective ask for.
+    /// Demands of its VMs with a latency objective.
     pub wants: Wants,
     /// What its VMs do that take part where throughput is balanced ([`crate::rate`]).
     pub saturated: Throughput,
@@ -90,12 +90,12 @@ impl Report {
     }
 }
 
-/// What bounds what a host has outstanding.
+/// Bound of a host's outstanding IOs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Bounded {
-    /// It does not say: its version is older.
+    /// Unknown: the host's version is older.
     #[default]
     Unsaid,
     /// Its VMs have what they want.
@@ -103,14 +103,15 @@ pub enum Bounded {
     /// A VM could use more than its slice, and the host may have more than it has: a larger λ would
     /// be of use to it.
     Slices,
-    /// It has all that its largest window allows.
+    /// The host has all that its largest window allows.
     Window,
 }
 
 /// Whether a law governs a host's window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Governed {
-    /// It is without control. It is heard, but the others do not count its IOs as theirs to share.
+    /// The host is without control. The host is heard, but the others do not count its IOs as
+    /// theirs to share.
     #[default]
     No,
     /// A law sets its window, and the window is in force.
@@ -120,7 +121,7 @@ pub enum Governed {
     Observes,
 }
 
-/// How alive another host looks.
+/// Liveness of another host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -130,15 +131,15 @@ pub enum Liveness {
     Unproven,
     /// Its records change, as those of a living host do.
     Live,
-    /// It has not changed for a few of its periods.
+    /// No change for a few of its periods.
     Stale,
-    /// It has not changed for so many of its periods that it is given up.
+    /// No change for so many of its periods that the host is given up.
     Gone,
-    /// It said that it stops.
+    /// The host announced its stop.
     Left,
 }
 
-/// Where the latency comes from that a window rests on, in the order of falling back.
+/// Source of the latency that a window rests on, in the order of fallback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -156,18 +157,18 @@ pub enum Source {
 /// Where a host's threshold comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tuning {
-    /// It does not say: its version is older.
+    /// Unknown: the host's version is older.
     #[default]
     Unsaid,
-    /// It is a number that an operator gave.
+    /// A number from an operator.
     Pinned,
-    /// It is found while working ([`crate::threshold`]).
+    /// A number found at run time ([`crate::threshold`]).
     Auto,
     /// The same, but the host has just started and has not yet heard what the others have.
     Joining,
 }
 
-/// What the other live hosts whose windows a law governs say of their thresholds.
+/// Thresholds of the other live hosts whose windows a law governs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Thresholds {
     /// The number that is in force among those that have one ([`crate::settings`]). Filled in by the
@@ -177,7 +178,7 @@ pub struct Thresholds {
     pub leader: Option<Span>,
     /// Threshold of the first other host that finds it while working, before or after this host.
     pub anyone: Option<Span>,
-    /// What this host's own run before found, if the exchange still has it.
+    /// Threshold that this host's previous run found, if the exchange still has it.
     pub before: Option<Span>,
     /// One of them does not say.
     pub unsaid: bool,
@@ -206,7 +207,7 @@ impl Thresholds {
     }
 }
 
-/// What the exchange shows at a tick.
+/// Contents of the exchange at a tick.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one in a period, and it is mostly large")]
 pub enum View {
@@ -218,21 +219,21 @@ pub enum View {
     Silent,
 }
 
-/// What the law needs of any number of hosts: the sum over them. In a large cluster every host hears
-/// every other in each period, so nobody keeps their reports for the law.
+/// Input of the law from any number of hosts: the sum over them. In a large cluster every host hears every other in each period, so nobody
+/// keeps their reports for the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// What they complete per second.
+    /// Throughput of the hosts, per second.
     pub flows: Flows,
-    /// What the governed hosts have.
+    /// Load of the governed hosts.
     pub governed: Load,
-    /// What those have that observe.
+    /// Load of the hosts that observe.
     pub observing: Load,
-    /// What the governed hosts say of settings that all must have alike.
+    /// Votes of the governed hosts on settings that all must have alike.
     pub ballot: Ballot,
-    /// What those say that observe.
+    /// Votes of the hosts that observe.
     pub observing_ballot: Ballot,
-    /// How well those are served that want more.
+    /// Service of the hosts that want more.
     pub backlog: Backlog,
     /// Shares of the hosts under control, or that observe, that have fallen silent without saying
     /// goodbye. Not part of any sum: who hears them, or does not, fills it in.
@@ -243,7 +244,7 @@ pub struct Totals {
     pub own: Weights,
 }
 
-/// What hosts have at the array.
+/// Load of hosts at the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Mean outstanding IOs, in slots.
@@ -264,11 +265,11 @@ pub struct Load {
     pub rate: f64,
     /// Σ of their windows, in slots.
     pub windows: f64,
-    /// What they ask for on behalf of VMs with a latency objective.
+    /// Demands of their VMs with a latency objective.
     pub asked: Asked,
-    /// What their VMs do that could use more than their slices.
+    /// Throughput of their VMs that could use more than their slices.
     pub saturated: Throughput,
-    /// Σ of what their VMs with a reservation would have outstanding if nothing were short, in slots.
+    /// Σ of outstanding slots that VMs with a reservation would have without any shortage.
     pub reserved: f64,
     /// Mean number of their pending IOs, held and outstanding, in slots.
     pub pending: f64,
@@ -278,7 +279,7 @@ pub struct Load {
     pub found: f64,
 }
 
-/// What hosts ask for on behalf of VMs with a latency objective.
+/// Demands of hosts on behalf of VMs with a latency objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Asked {
     /// The least threshold that is asked for.
@@ -292,7 +293,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What the hosts of both ask for.
+    /// Demands of the hosts of both.
     #[must_use]
     pub fn plus(self, other: Asked) -> Asked {
         Asked {

@@ -28,7 +28,7 @@ pub struct Measurement {
     pub vms: Vec<VmDemand>,
     /// Whether VMs came or went in the period.
     pub vms_changed: bool,
-    /// What the VMs of each tenant did together.
+    /// Joint activity of the VMs of each tenant.
     pub tenants: Vec<TenantPeriod>,
     /// Latency objectives, with the IOs of the period.
     pub objectives: Vec<(VmId, Objective)>,
@@ -36,7 +36,7 @@ pub struct Measurement {
     pub full: Option<Window>,
 }
 
-/// What the VMs of a tenant did in a period on one host.
+/// Activity of the VMs of a tenant in a period on one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantPeriod {
     /// Tenant whose VMs they are.
@@ -60,11 +60,11 @@ pub struct Decision {
     pub bounds: (f64, f64),
     /// Window per share by which demand is measured until the next tick, in slots.
     pub window_per_share: f64,
-    /// What the cluster can do for reservations.
+    /// Capacity of the cluster for reservations.
     pub room: Room,
     /// Latency threshold in force.
     pub threshold: Span,
-    /// What IOs cost. `None`: each takes a slot.
+    /// Costs of IOs in slots. `None`: each takes a slot.
     pub costs: Option<Costs>,
     /// Whether limits hold IOs back. In observe mode nothing does.
     pub acts: bool,
@@ -72,7 +72,7 @@ pub struct Decision {
     pub hold_max: Span,
     /// Time between two ticks as configured.
     pub period: Span,
-    /// How latencies are scaled to one size.
+    /// Model that scales latencies to one size.
     pub size_model: SizeModel,
     /// Size to which latencies are scaled.
     pub reference_size: Bytes,

@@ -75,9 +75,9 @@ pub struct Governor {
     weight: Weight,
     /// Hosts that fell silent.
     absent: Absent,
-    /// Where the latency of the last period came from.
+    /// Source of the latency of the last period.
     source: Source,
-    /// What was heard last, and the rounds of silence since.
+    /// Last contents of the exchange, and the rounds of silence since.
     last: Option<(Totals, u32)>,
     /// Whether the exchange was ever heard, and the cluster since the law acts as it does.
     heard: bool,
@@ -210,7 +210,7 @@ impl Governor {
         self.law.config().threshold
     }
 
-    /// What the cluster can do for reservations.
+    /// Capacity of the cluster for reservations.
     #[must_use]
     pub fn room(&self) -> Room {
         let (scale, latency) = (self.reserves, self.latency());
@@ -486,7 +486,7 @@ impl Governor {
         self.law.set_unit(self.unit);
     }
 
-    /// Where the latency comes from.
+    /// Source of the latency.
     fn find_source(&self, works: bool) -> Source {
         let local = self.config.law.estimation == Estimation::Local;
         if local || !self.heard {

@@ -56,22 +56,22 @@ struct Outstanding {
     dispatched: Instant,
 }
 
-/// What each IO needs comes first and takes two lines of the processor's cache.
+/// State of a VM. Fields that each IO needs come first, in two cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Vm {
-    /// What it has beside its shares, if anything.
+    /// Guarantees beside its shares, if it has any.
     guarantees: Option<Box<Guarantees>>,
     /// Its IOs that are not done: held and outstanding.
     ios: usize,
-    /// What it has at the array, in slots.
+    /// Outstanding IOs of the VM at the array, in slots.
     at_array: f64,
     /// Slots that it completed in this period.
     done: f64,
     shares: Shares,
-    /// It takes no more IOs and has no part in the window; gone when the last one is done.
+    /// The VM takes no more IOs and has no part in the window; gone after its last IO.
     removed: bool,
-    /// What it may have outstanding.
+    /// Slice of the VM, and its grant.
     slice: Slice,
 }
 
@@ -82,7 +82,7 @@ impl Vm {
     }
 }
 
-/// How what a host may have outstanding is found.
+/// Rule for the outstanding IOs of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     /// Everything that comes.
@@ -116,7 +116,7 @@ pub struct Host {
     pending: f64,
     granted: f64,
     outstanding: Slab<Outstanding>,
-    /// What is outstanding, in slots.
+    /// Outstanding IOs, in slots.
     at_array: Integral,
     meter: Meter,
     measured: Instant,
@@ -252,7 +252,7 @@ impl Host {
         self.gate.set_grant(now, grant);
     }
 
-    /// What the host may have outstanding at this instant, in slots.
+    /// Slots that the host may have outstanding at this instant.
     #[must_use]
     pub fn grant(&self) -> Window {
         self.gate.grant()

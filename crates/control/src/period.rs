@@ -84,7 +84,7 @@ impl Period {
         &self.decision
     }
 
-    /// What to publish of tenants after a tick.
+    /// Parts of tenants to publish after a tick.
     pub fn tenant_parts(&self) -> impl Iterator<Item = TenantPart> {
         self.tenants.parts()
     }

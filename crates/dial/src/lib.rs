@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! Connections to NBD servers: socket, TLS if the URI asks for it, and the handshake, all within a bounded time.
 //!
-//! Everything blocks. Whoever must not wait calls this from a thread that may.
+//! Everything blocks. Call it from a thread that may wait.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -164,7 +164,7 @@ impl Dialler {
     fn connect_tcp(&self, to: SocketAddr, until: Instant) -> io::Result<OwnedFd> {
         let stream = loop {
             match TcpStream::connect_timeout(&to, left(until)?) {
-                // It looks at the time alone when this process has been stopped meanwhile.
+                // After a stop of this process, the call sees only that the time has passed.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
                 connected => break connected?,
             }
@@ -179,11 +179,11 @@ impl Dialler {
     }
 }
 
-/// Asks the kernel to close a TCP connection whose peer has not been heard for this long: keepalive probes, and a bound on
+/// Asks the kernel to close a TCP connection whose peer has been silent for this long. It sets keepalive probes, and a bound on
 /// unacknowledged data.
 ///
 /// # Errors
-/// It is no TCP socket.
+/// The socket is not TCP.
 pub fn notice_silence(fd: &OwnedFd, patience: Duration) -> io::Result<()> {
     let third = (patience / 3).max(Duration::from_secs(1));
     sockopt::set_socket_keepalive(fd, true)?;
@@ -204,7 +204,7 @@ fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "it does not answer in time")
 }
 
-/// Whether a blocking call is to be made again, if there is time: its own time-out counts also while this process is stopped.
+/// Whether to repeat a blocking call, if there is time: its time-out counts also while this process is stopped.
 fn again(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     matches!(error, Errno::AGAIN | Errno::INPROGRESS | Errno::INTR)
@@ -275,7 +275,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(200);
 
-    /// How connecting to a socket fails, which must be soon.
+    /// Error text of a connection to a socket, which must fail soon.
     fn failure(path: &std::path::Path) -> String {
         failure_of(&format!("nbd+unix:///?socket={}", path.display()), SHORT)
     }

@@ -49,7 +49,7 @@ pub fn fault(error: &rustls::Error) -> String {
     }
 }
 
-/// What is wrong with a certificate that has expired or is not valid yet; `None` of another fault.
+/// Fault of a certificate that has expired or is not valid yet; `None` for another fault.
 pub(crate) fn out_of_force(error: &CertificateError) -> Option<String> {
     match error {
         CertificateError::ExpiredContext { not_after, .. } => {

@@ -63,7 +63,7 @@ pub fn check(tls: &UriTls) -> Result<(), ClientError> {
 pub struct CloseReason(Arc<OnceLock<String>>);
 
 impl CloseReason {
-    /// The reason, if there is one. It is set before the socket is seen to be closed.
+    /// The reason, if there is one. The reason is set before the socket is seen to be closed.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.0.get().map(String::as_str)

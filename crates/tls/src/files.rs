@@ -1,6 +1,6 @@
-//! Certificates, keys and CAs from PEM files. Reading a file checks it: a missing file, a file that
-//! is not PEM, a key of another certificate and an expired certificate are reported here instead of
-//! in every handshake.
+//! Certificates, keys and CAs from PEM files. Reading a file checks it. A missing file, a file that
+//! is not PEM, a key of another certificate and an expired certificate fail here instead of in
+//! every handshake.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub struct Acceptor {
     current: RwLock<Identity>,
 }
 
-/// What new connections are shown.
+/// Certificate chain for new connections, with its configuration.
 #[derive(Clone)]
 struct Identity {
     config: Arc<ServerConfig>,
@@ -193,8 +193,7 @@ impl Connector {
         (Arc::clone(&self.config), self.name.clone())
     }
 
-    /// A failed handshake in words, as another implementation of it on rustls reports it: what is wrong, and the file that has to be
-    /// changed.
+    /// A failed handshake in words, as another rustls implementation reports it: the fault, and the file to change.
     #[must_use]
     pub fn explain(&self, error: &std::io::Error) -> String {
         match of_tls(error) {
@@ -260,7 +259,7 @@ fn unusable(error: &rustls::Error, certificate: Option<Kind>) -> String {
     let of = certificate.map(|kind| format!(": that of the certificate is {kind}"));
     match error {
         rustls::Error::InconsistentKeys(_) => "this is the key of another certificate".to_owned(),
-        // It is PEM, and cannot be read as any key.
+        // The file is PEM, and cannot be read as any key.
         rustls::Error::General(_) => {
             let of = of.unwrap_or_default();
             format!(

@@ -33,10 +33,10 @@ pub const SECTOR: u64 = 512;
 const SEG_MAX: u32 = 126;
 const SIZE_MAX: u32 = 256 << 10;
 
-/// What one discard, or zeroes, can be about, in sectors: 1 GiB.
+/// Longest range of one discard or write of zeroes, in sectors: 1 GiB.
 const MAX_RANGE: u32 = 2 << 20;
 
-/// Bytes of the configuration space that can be read. Those behind the last field are zero.
+/// Bytes of the configuration space that can be read. Bytes behind the last field are zero.
 pub const CONFIG: usize = 256;
 
 /// Largest block of a disk that guests can use, in bytes: Linux takes none that is larger than a page.
@@ -72,8 +72,8 @@ pub fn config(disk: &Geometry) -> [u8; CONFIG] {
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
     let block = disk.blocks.min().max(SECTOR as u32);
     let preferred = disk.blocks.preferred().max(block);
-    // What is written without reading the rest of it. Larger ones are a preference, which partitions and file systems need not
-    // be aligned to.
+    // Size that is written without a read of the rest. Larger ones are a preference, which partitions and file systems need not be aligned
+    // to.
     let physical = preferred.min(MAX_BLOCK).max(block);
     // The most that the disk takes at once, where that is less than a guest asks for.
     let largest = disk.blocks.max();
@@ -171,7 +171,7 @@ pub enum GuestOp {
 pub struct GuestRequest<'a> {
     /// Number by which it is answered.
     pub head: u16,
-    /// What it asks for.
+    /// Operation that the guest asks for.
     pub asked: GuestOp,
     /// Memory of the data: of a read to be written, of a write to be read.
     pub data: Segments<'a>,
@@ -209,7 +209,7 @@ impl<'a> GuestRequest<'a> {
         GuestRequest { head, asked, data, status }
     }
 
-    /// Where its outcome goes.
+    /// Status byte for the outcome.
     #[must_use]
     pub fn status(&self) -> StatusByte {
         StatusByte { place: self.status, _memory: Arc::clone(self.data.memory()) }
@@ -248,8 +248,8 @@ fn range(kind: u32, fua: bool, data: Segments<'_>) -> GuestOp {
 /// Bytes of a name that are kept in a serial number beside a checksum.
 const KEPT: usize = 11;
 
-/// The serial number of a disk: its name. Guests take disks of one serial number for paths to one disk, so that a name for which there
-/// is no room ends in a checksum of all of it.
+/// The serial number of a disk: its name. Guests take disks of one serial number for paths to one disk. So a name that is too long ends in
+/// a checksum of all of it.
 #[must_use]
 pub fn serial(name: &str) -> [u8; VIRTIO_BLK_ID_BYTES as usize] {
     let mut serial = [0; VIRTIO_BLK_ID_BYTES as usize];

@@ -11,7 +11,7 @@ pub enum Broken {
     /// A descriptor leads out of the guest's memory.
     #[error("a descriptor of {len} bytes at {address:#x} is outside of the guest's memory")]
     Outside {
-        /// Where the guest sees it.
+        /// Address in the guest's address space.
         address: u64,
         /// Bytes from there on.
         len: u32,

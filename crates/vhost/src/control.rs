@@ -1,7 +1,7 @@
 //! The control socket of one front end.
 //!
-//! A message may be half there, or its sender may never read the answer: [`serve`] blocks, and is for a thread of its own.
-//! What concerns queues goes to whoever has them as an [`Order`], and is done when the front end gets its answer.
+//! A message may be half there, or its sender may never read the answer: [`serve`] blocks, and is for a thread of its own. Messages on
+//! queues go to their holder as an [`Order`], which is done when the front end gets its answer.
 
 mod next;
 mod order;
@@ -117,8 +117,8 @@ pub fn serve(
 /// First messages of front ends that begin with a handshake.
 const BEGINNINGS: [FrontendReq; 2] = [FrontendReq::GET_FEATURES, FrontendReq::SET_OWNER];
 
-/// Handles the messages of a front end that goes on where it was with a device before this one. QEMU 7.2 does so while its
-/// guest has not started the disk: what it had negotiated then is sent in its place.
+/// Handles the messages of a front end that goes on where it was with a device before this one. QEMU 7.2 does so while its guest has not
+/// started the disk: the features negotiated then are sent in its place.
 fn resume<O, K>(
     socket: &UnixStream,
     handler: &Arc<Mutex<Handler<O, K>>>,
@@ -329,7 +329,7 @@ impl<O: FnMut(Order) -> Option<OrderDone>, K: Fn(BorrowedFd<'_>) -> bool>
         let before = setup.base;
         let base = match self.order(Order::Stop { queue: index as u16 })? {
             OrderDone::Stopped(base) => base,
-            // It was never started.
+            // The queue was never started.
             OrderDone::Done | OrderDone::Geometry(_) => before,
         };
         self.queue(index)?.base = base;

@@ -1,8 +1,7 @@
 //! Requests that were taken and not answered, in memory that outlives this process (vhost-user, "Inflight I/O tracking").
 //!
-//! The front end keeps the memory and hands it to the next process, which does these requests again. One that was done
-//! and whose answer the guest has not got is done twice, and the guest cannot see that: it brings no other request of the
-//! same place before the answer.
+//! The front end keeps the memory and hands it to the next process, which does these requests again. A finished request whose answer the
+//! guest has not got is done twice. The guest cannot see that: it brings no other request of the same place before the answer.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +14,8 @@ use vm_memory::{AtomicAccess, Bytes, GuestAddress};
 
 use crate::{Broken, MAX_QUEUE_SIZE, MAX_QUEUES, Memory, MemoryRegion};
 
-/// Layout of the part of a queue (`QueueRegionSplit`): version, number of descriptors, the last one that was answered, the
-/// index of the used ring; then 16 bytes for each descriptor.
+/// Layout of the part of a queue (`QueueRegionSplit`): version, number of descriptors, last answered descriptor, index of the used ring.
+/// Then 16 bytes for each descriptor.
 const VERSION: u64 = 8;
 const COUNT: u64 = 10;
 const LAST: u64 = 12;
@@ -153,7 +152,7 @@ impl Inflight {
         Ok(())
     }
 
-    /// It is answered: the used ring is at `used`.
+    /// Records an answered request: the used ring is at `used`.
     pub(crate) fn answered(&mut self, head: u16, used: u16) -> Result<(), Broken> {
         fence(Ordering::Release);
         self.store(Self::state(head), 0u8)?;

@@ -1,12 +1,12 @@
-//! vhost-user-blk, the side of the device: a hypervisor shares its guest's memory and queues over a unix socket, and
-//! the guest's requests are taken from there.
+//! vhost-user-blk, the side of the device. A hypervisor shares its guest's memory and queues over a unix socket, and the guest's requests
+//! are taken from there.
 //!
 //! - [`control`] serves the socket: messages of the front end become [`control::Order`]s to whoever has the queues.
 //! - [`Memory`] is the guest's memory, [`Vring`] a queue in it.
-//! - [`blk`] has what the device says of itself, and turns descriptor chains into operations on a disk.
+//! - [`blk`] has the device's configuration, and turns descriptor chains into operations on a disk.
 //!
-//! Nothing that a guest or a front end says is trusted. What breaks the rules of virtio is a [`Broken`], and ends that
-//! guest's disk; what a disk cannot do is answered with an error.
+//! Nothing that a guest or a front end says is trusted. A violation of virtio's rules is a [`Broken`], and ends that guest's disk; an
+//! operation that the disk cannot do is answered with an error.
 //!
 //! `unsafe` is found in `memory.rs`, `sigbus.rs` and where a status byte is written (`blk.rs`).
 

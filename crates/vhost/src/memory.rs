@@ -22,11 +22,11 @@ use crate::{Broken, MAX_REGIONS};
 /// A part of guest memory, as the front end describes it.
 #[derive(Debug)]
 pub struct MemoryRegion {
-    /// Where the guest sees it.
+    /// Guest address of the region.
     pub guest: u64,
     /// Its length in bytes.
     pub size: u64,
-    /// Where the front end sees it, which is how it names the places of queues.
+    /// Address in the front end's address space, by which it names the places of queues.
     pub user: u64,
     /// Offset of the region in `file`, in bytes.
     pub offset: u64,
@@ -52,8 +52,8 @@ struct Mapped {
     user: u64,
 }
 
-/// Memory of one guest, mapped until this is dropped. It does not change: [`Memory::with`] and [`Memory::without`] make
-/// another one, which shares the mappings.
+/// Memory of one guest, mapped until this is dropped. The memory does not change: [`Memory::with`] and [`Memory::without`] make another
+/// one, which shares the mappings. [`Memory::with`] and [`Memory::without`] make another one, which shares the mappings.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Goes before the mappings that it guards.

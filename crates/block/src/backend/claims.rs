@@ -1,12 +1,10 @@
-//! What the disks of this process have open: one table for all volumes, by what was opened and not by
-//! its name.
+//! Files and devices that the disks of this process have open: one table for all volumes, by medium and not by name.
 //!
-//! Several disks may be regions of one device. Two that have a byte in common, and of which one is
-//! writable, are never open at the same time: a disk that moves to another volume is opened there
-//! when its old volume has closed it.
+//! Several disks may be regions of one device. Two that overlap, one of them writable, are never open at the same time. A disk that moves
+//! to another volume is opened there when its old volume has closed it.
 //!
-//! The table is held for a moment only. What may hang in a file system, such as a lock of a file, is done in the [`Turn`] of
-//! what holds the data, which keeps nobody waiting but disks on the same file or device.
+//! The table is held for a moment only. Calls that may hang in a file system, such as a lock, are made in the [`Turn`] of the medium. They
+//! delay only disks on the same file or device.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +24,7 @@ pub(crate) struct Claim {
     owner: Arc<Owner>,
 }
 
-/// Whose a stretch is. It is that disk's for as long as this is there.
+/// Owner of a byte range, while referenced.
 #[derive(Debug)]
 pub(crate) struct Owner {
     disk: String,
@@ -47,7 +45,7 @@ impl Claim {
         Arc::clone(&self.owner)
     }
 
-    /// Acknowledged writes may be lost, and not everybody was told: the next disk on this data has to tell its clients.
+    /// Records that acknowledged writes may be lost and not every client was told. The next disk on this data has to tell its clients.
     pub(crate) fn leave_loss(&self) {
         Claims::lock().0.losses.push(self.owner.stretch.clone());
     }
@@ -60,7 +58,8 @@ impl Claim {
         found
     }
 
-    /// How it keeps other programs from a file or device, and from the file behind a loop device. Nothing, until that is known.
+    /// Locks and exclusive opens that keep other programs from a file or device, and from the file behind a loop device. Empty until they
+    /// are known.
     pub(crate) fn held(&self) -> &[Held] {
         self.held.get().map_or(&[], Vec::as_slice)
     }
@@ -81,7 +80,7 @@ impl Claim {
 
     /// Says how it does, once.
     pub(crate) fn holds(&self, held: Vec<Held>) {
-        // Who has made the claim says it, and nobody else.
+        // Only the maker of the claim sets this.
         let _ = self.held.set(held);
     }
 }
@@ -96,7 +95,8 @@ type Known = (Weak<Owner>, Weak<Claim>);
 struct Table {
     claims: Stretches<Known>,
     turns: HashMap<Medium, Weak<Turn>>,
-    /// Where acknowledged writes of a disk that was closed may be lost, and not everybody was told.
+    /// Ranges where acknowledged writes of a closed disk may be lost, and not every client was
+    /// told.
     losses: Vec<Stretch>,
     /// Claims that were left when those that are gone were last forgotten.
     left: usize,
@@ -122,7 +122,7 @@ impl Claims {
         })
     }
 
-    /// What other disks have of the same file or device.
+    /// Claims of other disks on the same file or device.
     pub(crate) fn beside(&self, stretch: &Stretch) -> Vec<Arc<Claim>> {
         self.0.claims.on(stretch.medium()).filter_map(|(_, claim)| claim.upgrade()).collect()
     }

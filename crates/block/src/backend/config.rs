@@ -90,7 +90,7 @@ pub enum Direct {
 #[serde(rename_all = "lowercase")]
 pub enum Lock {
     /// Nobody else writes to it, or to what is served read-only. QEMU, its tools and other agents
-    /// heed that; a block device that is written is also claimed, as a mount does.
+    /// heed that. A writable block device is also claimed, as a mount does.
     #[default]
     On,
     /// Others that say so too may write: guests with a cluster file system, or a VM that moves.

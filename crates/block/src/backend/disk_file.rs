@@ -36,15 +36,15 @@ impl DiskFile {
     }
 }
 
-/// File of a disk that waits to be looked at. It may be closed meanwhile: one before it may hang.
+/// File of a disk that waits to be looked at. The file may be closed meanwhile, as a look at one
+/// before it may hang.
 pub(crate) struct OpenPath {
     fd: Weak<OwnedFd>,
     path: Option<Arc<Path>>,
 }
 
 impl OpenPath {
-    /// What has become of the file; `None` if that is not to be had, and nothing is known to have
-    /// changed.
+    /// State of the file now; `None` if it cannot be read, and no change is known.
     pub(super) fn look(&self) -> Option<Look> {
         let fd = self.fd.upgrade()?;
         let size = fs::seek(&fd, SeekFrom::End(0)).ok()?;

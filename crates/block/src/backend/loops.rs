@@ -1,5 +1,5 @@
-//! What is behind a loop device, as the kernel has it. The path of it in sysfs may lead to another file by now, which
-//! was mounted over it or made after it was deleted.
+//! File or device behind a loop device, as the kernel knows it. Its path in sysfs may lead to another file by now, mounted over it or made
+//! after its deletion.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +23,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// Of an open loop device, or an open partition of one.
+    /// Reads the status of an open loop device, or of an open partition of one.
     pub(super) fn of(device: impl AsFd) -> io::Result<Behind> {
         // SAFETY: LOOP_GET_STATUS64 writes a `loop_info64`, for which there is room, or fails. Integers have any bits.
         let [device, inode, number, ..] =
@@ -32,7 +32,7 @@ impl Behind {
     }
 }
 
-/// Opens a file or device to look at it, and for nothing else: without waiting for a peer or a medium.
+/// Opens a file or device only to look at it, without waiting for a peer or a medium.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     let careful = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(fs::open(path, careful, Mode::empty())?)

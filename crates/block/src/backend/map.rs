@@ -1,9 +1,8 @@
 //! Map of a file's holes.
 //!
-//! Only lseek(2) tells, which io_uring cannot do and which may wait for a disk or a server. So a
-//! thread of its own asks, and the ring never waits for it. An answer is bounded in extents and in
-//! time: the client asks again from where it ends. The thread has one question at a time; the others
-//! wait on the ring's side, where the peers that ask take turns.
+//! Only lseek(2) tells, which io_uring cannot do and which may wait for a disk or a server. So a thread of its own asks, and the ring never
+//! waits for it. An answer is bounded in extents and in time: the client asks again from where it ends. The thread has one question at a
+//! time. Others wait on the ring's side, where the asking peers take turns.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -38,8 +37,8 @@ enum Job {
     Look(u64, Vec<(DiskId, OpenPath)>),
 }
 
-/// Asks file systems what may take time. Its thread starts with the first question. Each disk has one of
-/// its own, so that a file system that does not answer holds up no other disk.
+/// Asks file systems what may take time. Its thread starts with the first question. Each disk has its own, so that a silent file system
+/// holds up no other disk.
 pub(crate) struct Mapper {
     mailer: Mailer,
     jobs: Option<Sender<Job>>,
@@ -71,8 +70,8 @@ impl Mapper {
         Self { mailer, jobs: None, asked: false, waiting, at }
     }
 
-    /// Asks for the status of a range, on behalf of `peer`; [`News::Mapped`] brings the answer
-    /// for request `key`, and [`Mapper::answered`] is to be called then.
+    /// Asks for the status of a range, on behalf of `peer`. [`News::Mapped`] brings the answer for
+    /// request `key`; call [`Mapper::answered`] then.
     pub(crate) fn ask(
         &mut self,
         peer: Peer,
@@ -196,8 +195,8 @@ fn status(
                 // A hole that was punched between the two calls is found by the next pair.
                 extents.push(hole.saturating_sub(at), ExtentStatus::DATA);
             }
-            // No data from here to the end of the file. What is behind the end cannot be read,
-            // and so is no hole to anybody.
+            // No data from here to the end of the file. Bytes behind the end cannot be read, and so
+            // are no hole.
             Err(Errno::NXIO) => {
                 let size = fs::fstat(&place.fd).map_err(failure)?.st_size as u64;
                 extents.push(size.saturating_sub(at).min(rest), ExtentStatus::HOLE_ZERO);

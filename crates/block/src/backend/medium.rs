@@ -69,13 +69,13 @@ impl Medium {
         }
     }
 
-    /// What a path leads to. What cannot be looked at is taken by its name: a volume that is not
-    /// mounted yet is no reason to fail.
+    /// Medium that a path leads to. A path that cannot be looked at is taken by its name: a volume
+    /// that is not mounted yet is no failure.
     pub(crate) fn at(path: &Path) -> Medium {
         fs::stat(path).map_or_else(|_| Medium::Name(named(path)), |stat| Medium::of(&stat))
     }
 
-    /// What is behind an open loop device, or behind an open partition of one.
+    /// Medium behind an open loop device, or behind an open partition of one.
     pub(crate) fn behind(device: impl AsFd) -> io::Result<Medium> {
         Ok(match Behind::of(device)? {
             Behind { device, inode, number: 0 } => Medium::File { device, inode },
@@ -83,7 +83,7 @@ impl Medium {
         })
     }
 
-    /// Path of the file behind a loop device, or behind a partition of one, as the kernel has it: another file may be there.
+    /// Kernel's path of the file behind a loop device, or behind a partition of one. Another file may be there.
     pub(crate) fn file_behind(&self) -> Option<PathBuf> {
         let dir = self.in_sysfs()?;
         // The directory of a partition is in that of its disk.
@@ -110,7 +110,7 @@ impl Stretch {
             Medium::Device(number) => resolve(number, range),
             medium => Stretch::bare(medium, range),
         };
-        // What has no device behind it (NFS, FUSE) has a number without a major one.
+        // A file system without a device (NFS, FUSE) has a number without a major one.
         if let Medium::File { device, .. } = stretch.medium
             && major(device) != 0
         {
@@ -148,7 +148,7 @@ impl Stretch {
     }
 
     /// Whether a byte of one is a byte of the other, too. A device and a file of the file system on
-    /// it count as such: writing to the one destroys the other.
+    /// it count as such: a write to the one destroys the other.
     #[must_use]
     pub fn meets(&self, other: &Stretch) -> bool {
         let overlap = self.range.start < other.range.end && other.range.start < self.range.end;
@@ -181,7 +181,7 @@ impl Stretch {
     }
 }
 
-/// Stretches, each with a value. Those that meet another are found without a look at all of them.
+/// Stretches, each with a value. Overlapping stretches are found without a look at all of them.
 #[derive(Debug)]
 pub struct Stretches<T> {
     all: Vec<(Stretch, T)>,
@@ -251,7 +251,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// One spelling for all names of what is not there: where its links lead, in a directory as it is, if that is there.
+/// One spelling for all names of a missing file: the target of its links, in a canonical directory if that exists.
 fn named(path: &Path) -> PathBuf {
     let mut named = absolute(path);
     for _ in 0..MOST_LAYERS {
@@ -301,7 +301,7 @@ fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
     })
 }
 
-/// What is behind a loop device, whatever has its name by now. Fails if the device cannot be opened.
+/// Medium behind a loop device, whichever file has its name by now. Fails if the device cannot be opened.
 fn behind(number: u64, dir: &Path) -> io::Result<Medium> {
     let dir = dir.canonicalize()?;
     let device = loops::open(&Path::new("/dev").join(dir.file_name().unwrap_or_default()))?;

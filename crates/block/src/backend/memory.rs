@@ -1,7 +1,7 @@
 //! Memory as a backend: a file without a file system, read and written on the spot.
 //!
-//! Not through the ring: tmpfs cannot promise not to block, so that io_uring would hand every IO
-//! to a worker thread, which costs many times what the copy does.
+//! Not through the ring: tmpfs cannot promise not to block. io_uring would hand every IO to a
+//! worker thread, which costs many times the copy.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where the data is: a file, a block device, memory, or another NBD server.
+//! Storage of a disk: a file, a block device, memory, or another NBD server.
 
 pub(crate) mod claims;
 mod config;
@@ -33,7 +33,7 @@ pub(crate) enum Backend {
     Remote(Box<upstream::Upstream>),
 }
 
-/// The longest piece of a trim or of zeroes for a file or device, in bytes: about the limit of 32 bits.
+/// Longest piece of a trim or of zeroes for a file or device, in bytes: about the 32-bit limit.
 const FILE_PIECE: u64 = 4 << 30;
 
 /// The longest piece for memory, in bytes: the volume's thread gives its pages back itself.

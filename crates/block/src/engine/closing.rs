@@ -1,5 +1,5 @@
-//! Files of disks that are gone, closed beside the volume's thread: close(2) waits for a file system that is asked (FUSE), or that has to
-//! take what was written (NFS), and all disks of the volume would wait with it.
+//! Closes files of removed disks beside the volume's thread. close(2) waits for the answer of a file system (FUSE), or for write-back
+//! (NFS), and all disks of the volume would wait with it.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use crate::backend::disk_file::DiskFile;
 use crate::backend::file::FileRemains;
 use crate::descriptors::Room;
 
-/// How long a volume that ends waits for its files to be closed. One that takes longer keeps its locks until then.
+/// Time that a volume waits at its end for its files to be closed. A file that takes longer keeps its locks until then.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// To close a file takes next to no stack.
@@ -31,10 +31,11 @@ pub(super) struct Remains {
     room: Room,
 }
 
-/// How often it is looked whether nobody else has a descriptor any more.
+/// Interval of checks whether this is the last reference to a descriptor.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Closes a descriptor when nobody else has it: a look at the file may hang, and the kernel may have a request of it.
+/// Closes a descriptor at its last reference: a look at the file may hang, and the kernel may have
+/// a request of it.
 fn close_last(mut fd: Arc<OwnedFd>) {
     loop {
         match Arc::try_unwrap(fd) {
@@ -46,7 +47,8 @@ fn close_last(mut fd: Arc<OwnedFd>) {
 }
 
 impl Remains {
-    /// Of a disk that nobody uses any more. What else it has is gone when this returns.
+    /// Takes the file of a disk that nobody uses any more. All else of the disk is dropped on
+    /// return.
     pub(super) fn of(disk: Disk) -> Remains {
         let file = match disk.backend {
             Backend::File(file) => Some(file.into_remains()),
@@ -59,7 +61,8 @@ impl Remains {
         self.claim.iter().for_each(|claim| claim.closes());
     }
 
-    /// Closes it, and then says so: at once if there is no file, or else on a thread of its own.
+    /// Closes the file, then calls `closed`: at once if there is no file, or else on a thread of
+    /// its own.
     pub(super) fn close(self, closed: impl FnOnce() + Send + 'static) {
         let apart = self.file.is_some();
         let close = move || {
@@ -87,10 +90,10 @@ fn beside(close: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// How long a file may take to be closed before another thread goes on with the rest.
+/// Time that closing a file may take before another thread goes on with the rest.
 const SLOW: Duration = Duration::from_millis(20);
 
-/// Closes the files of all disks of a volume that ends. Those that take long are closed later.
+/// Closes the files of all disks of a volume that ends. Slow files are closed later.
 pub(super) fn close_all(disks: impl Iterator<Item = Disk>) {
     let all: VecDeque<Remains> = disks.map(Remains::of).collect();
     let mut rest = all.len();

@@ -1,18 +1,17 @@
-//! What one turn copies from the page cache.
+//! Bytes that one turn copies from the page cache.
 
 use parda_disk::Op;
 
 use crate::backend::file::File;
 
-/// What one turn reads of a disk from the page cache at most, in bytes, rounded up to a whole
-/// request. So a client that reads much delays no other one by more.
+/// Most bytes that one turn reads of a disk from the page cache, rounded up to a whole request. So
+/// a client that reads much delays no other one by more.
 const PER_DISK: u64 = 128 << 10;
 
 /// The same of all disks.
 const PER_TURN: u64 = 4 << 20;
 
-/// Fewer reads than so many are not divided: where clients have no processor of their own, each turn
-/// costs as much as some reads.
+/// Fewer reads are not divided. Where clients have no processor of their own, each turn costs as much as some reads.
 const FEW: usize = 8;
 
 /// Reads of this turn from the page cache.

@@ -7,21 +7,21 @@ use crate::backend::Request;
 use crate::run_delay::{APART, RunDelay};
 use crate::stats::Lateness;
 
-/// How late the volume's thread was.
+/// Lateness of the volume's thread.
 pub(super) struct Delays {
     run_delay: RunDelay,
-    /// How late this turn began, for want of a processor.
+    /// Lateness of this turn's begin, for want of a processor.
     late: Span,
     /// Requests that were dispatched in this turn: the kernel may get them late.
     begun: Vec<(usize, IoId)>,
-    /// How late all turns of this period were.
+    /// Lateness of all turns of this period.
     period: Lateness,
     /// The same of the last whole period.
     pub(super) last: Lateness,
 }
 
 impl Delays {
-    /// Of the thread that calls this.
+    /// Delays of the calling thread.
     pub(super) fn new() -> Self {
         Self {
             run_delay: RunDelay::new(Instant::default()),
@@ -60,8 +60,8 @@ impl Delays {
         self.last = self.period.end_period(now).unwrap_or(self.last);
     }
 
-    /// How long the array had a request, at most, of those `took`: without the time that it waited for this thread,
-    /// or this thread for a processor, before the kernel got it and after it was done.
+    /// Upper bound of a request's time at the array, within `took`. Excluded is time before the kernel got the request and after its end:
+    /// its wait for this thread, and this thread's wait for a processor.
     pub(super) fn device_time(&self, now: Instant, host: &Host, took: Span, of: &Request) -> Span {
         let late = self.late + of.begun_late;
         match of.id.filter(|_| late > Span::ZERO).and_then(|id| host.dispatched(id)) {

@@ -29,11 +29,11 @@ pub(super) struct Disk {
     pub(super) id: DiskId,
     pub(super) offered: Offered,
     pub(super) settings: VmSettings,
-    /// Where clients find it now.
+    /// Addresses where clients find the disk now.
     pub(super) listen: Vec<Address>,
     pub(super) vm_id: VmId,
     pub(super) backend: Backend,
-    /// Where holes can be looked for; nowhere behind another server, which is asked instead.
+    /// File to search for holes; `None` behind another server, which is asked instead.
     pub(super) place: Option<DiskFile>,
     pub(super) mapper: Mapper,
     pub(super) sizing: Sizing,
@@ -104,7 +104,7 @@ impl DerefMut for Disks {
 }
 
 impl Disks {
-    /// What holds between two calls: each disk is found by its number, or is being removed.
+    /// Checks between two calls that each disk is found by its number, or is being removed.
     fn check(&self) {
         assert_eq!(self.keys.len() + self.leaving.len(), self.all.len());
         debug_assert!(self.keys.iter().all(|(id, key)| self.all[*key].id == *id));

@@ -11,7 +11,7 @@ use crate::ended::{DrainedVolume, Ended};
 use crate::front::any;
 use crate::front::front_end::FrontEnd;
 
-/// How long the kernel gets to return what it has of killed connections, at an orderly end.
+/// Time that the kernel gets to return operations of killed connections, at an orderly end.
 const LAST_WAIT: Span = Span::from_millis(1_000);
 
 impl Engine {
@@ -28,8 +28,8 @@ impl Engine {
     }
 
     fn serve(&mut self) -> Ended {
-        // After a panic nothing of the engine is used but to close it: sockets are shut down, and
-        // the kernel's part of what is in flight is waited for.
+        // After a panic the engine is only closed: sockets are shut down, and operations in flight
+        // are waited for.
         let ended = catch_unwind(AssertUnwindSafe(|| self.turns()));
         let unanswered = self.unanswered;
         let how = match ended {
@@ -74,9 +74,9 @@ impl Engine {
         true
     }
 
-    /// Closes all sockets and lets the kernel return what it still has, so that all descriptors are
-    /// closed. Without a limit it is waited for: an IO of a file may still change it until then, and
-    /// whoever serves the disk next must not be overtaken. False if something is left.
+    /// Closes all sockets and lets the kernel return what it still has, so that all descriptors are closed. Without a limit it waits as
+    /// long as needed: an IO may still change a file until it returns. The next server of the disk must not be overtaken. False if
+    /// something is left.
     fn close(&mut self, limit: Option<Span>) -> bool {
         self.fronts.close(&mut self.work.io);
         for up in self.disks.iter_mut().filter_map(|(_, disk)| disk.backend.remote()) {

@@ -1,4 +1,4 @@
-//! Log lines on IOs that fail at the array: the first of a disk, and from then on at most one a minute.
+//! Log lines on IOs that fail at the array: the first of a disk, then at most one a minute.
 
 use parda_control::{Instant, Span};
 use parda_disk::{Failure, Op};

@@ -11,9 +11,9 @@ use crate::front::front_end::FrontEnd;
 use crate::front::{any, of};
 
 impl Engine {
-    /// Lets requests in, dispatches, and starts what follows. What clients have held that are gone takes nothing of their disks' limits
-    /// from the next ones. What a guest has held whose queue is to stop passes the limit at once: its whole machine stands still until
-    /// then (QEMU's `stop`, migration, a snapshot).
+    /// Lets requests in, dispatches, and starts what follows. Held requests of gone clients take nothing of their disks' limits from the
+    /// next ones. Held requests of a guest whose queue is to stop pass the limit at once. Its whole machine stands still until then (QEMU's
+    /// `stop`, migration, a snapshot).
     pub(super) fn move_on(&mut self, now: Instant) {
         self.steps(now);
         self.pump(now);

@@ -1,4 +1,4 @@
-//! The engine before an NBD server, with a clock that jumps: a thread that was stopped finds answers that came meanwhile.
+//! The engine with an NBD server as backend and a clock that jumps. A stopped thread finds answers that came meanwhile.
 
 #[path = "../../tests/block/common/hostile.rs"]
 #[expect(dead_code, reason = "what the tests of whole volumes need besides")]
@@ -107,7 +107,7 @@ fn answers_that_came_while_the_thread_was_stopped_are_read_before_the_server_is_
         if random.bool() {
             stand.ask(Op::Flush);
         }
-        // What was asked for is sent. The thread may have seen some of the answers, or none.
+        // All that was asked for is sent. The thread may have seen some of the answers, or none.
         stand.engine.turn(stand.now);
         let seen = random.u64(..4);
         for turns in 0.. {

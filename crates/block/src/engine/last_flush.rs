@@ -1,7 +1,7 @@
-//! The last flush of a disk behind an NBD server, before its connections are closed: once these are gone, nobody learns any more that the
-//! server has lost what it acknowledged. Data of a file is with the kernel, which tells the next one who opens the file.
+//! The last flush of a disk behind an NBD server, before its connections are closed. Once these are gone, no connection reports any more
+//! that the server has lost acknowledged writes. Data of a file is with the kernel, which tells the next one who opens the file.
 //!
-//! What is lost by then, and was not told to everybody, the next disk on the same data tells.
+//! A loss by then that not all clients were told is told by the next disk on the same data.
 
 use parda_control::Instant;
 use parda_disk::{Failure, Op};
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Whether a volume that ends, and has no clients any more, has flushed its disks, or waits for silent servers alone.
+    /// Whether a volume at its end, without clients, has flushed its disks or waits for silent servers alone.
     pub(super) fn has_flushed(&mut self, now: Instant) -> bool {
         if !std::mem::replace(&mut self.flushed, true) {
             let keys: Vec<usize> = self.disks.iter().map(|(key, _)| key).collect();

@@ -7,7 +7,7 @@ use crate::backend::map::Mapper;
 use crate::disk_id::DiskId;
 use crate::mailbox::Mailer;
 
-/// How long there is no look after one, in times of what that took.
+/// Pause after a look, as a multiple of the look's time.
 const PAUSE: u64 = 20;
 
 const LONGEST_PAUSE: Span = Span::from_millis(5_000);
@@ -17,9 +17,9 @@ pub(super) struct Looks {
     pub(super) mapper: Mapper,
     /// Number of the newest one.
     number: u64,
-    /// It was begun and has not been answered.
+    /// The look was begun and has not been answered.
     pub(super) under_way: bool,
-    /// How many files were looked at, and the disk of the one that is being looked at, when that last changed.
+    /// Number of files looked at, and the disk of the file under way, when that last changed.
     pub(super) at: (u64, Option<DiskId>),
     begun: Instant,
     pub(super) moved: Instant,

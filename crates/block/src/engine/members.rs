@@ -1,5 +1,5 @@
-//! Disks that come and go while the volume runs. What is opened here was opened by others: that can
-//! block.
+//! Disks that come and go while the volume runs. Other threads open the files and connections, as
+//! that can block.
 
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::stats::VmStats;
 impl Engine {
     /// Puts settings in force that need no other backend. False if there is no such disk.
     pub(crate) fn set_disk(&mut self, now: Instant, id: DiskId, config: &DiskConfig) -> bool {
-        // How tests have one volume of a whole agent panic, once. Not in release builds.
+        // For tests: one volume of a whole agent panics, once. Not in release builds.
         #[cfg(debug_assertions)]
         {
             use std::sync::atomic::{AtomicBool, Ordering};
@@ -146,7 +146,7 @@ impl Engine {
                     );
                 }
                 each!(self.fronts, kill(&mut self.work.io, key));
-                // What has failed now is answered, and the dead are buried.
+                // Failed requests are answered, and dead connections are removed.
                 self.move_on(now);
             }
             let disk = &self.disks[key];

@@ -1,12 +1,11 @@
 //! The volume's thread: one loop over one ring.
 //!
-//! Each turn takes all that the ring has done, lets every client hand over all requests that it has,
-//! dispatches what the window admits, and then sends the replies of each connection with one `sendmsg` and
-//! submits all other operations together, up to 32 for each call of `io_uring_enter`. So the number of
-//! system calls depends on the connections of a turn, and hardly on its IOs.
+//! Each turn takes all completions of the ring, lets every client hand over all its requests, and dispatches what the window admits. Then
+//! it sends the replies of each connection with one `sendmsg` and submits all other operations together, up to 32 for each call of
+//! `io_uring_enter`. So the number of system calls depends on the connections of a turn, and hardly on its IOs.
 //!
-//! A request comes from a front end ([`crate::front`]), waits here in the fair queue and at the gate, and goes to
-//! the backend of its disk ([`crate::backend`]); its result goes back to the front end.
+//! A request comes from a front end ([`crate::front`]) and waits here in the fair queue and at the gate. The backend of its disk
+//! ([`crate::backend`]) does it, and its result goes back to the front end.
 
 mod closing;
 mod copied;
@@ -127,8 +126,8 @@ impl Engine {
         })
     }
 
-    /// Time of this thread's calls, for the law as for deadlines. It stands still while the process does, so that no peer is silent and no
-    /// device slow for want of anybody to hear it.
+    /// Time of this thread's calls, for the law as for deadlines. The clock stands still while the process does, so that no peer looks
+    /// silent and no device slow meanwhile.
     fn now(&self) -> Instant {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -185,7 +184,7 @@ impl Engine {
         }
         let Backend::File(file) = &mut disk.backend else { return };
         if let Some(outcome) = file.advance(io, request, end.result, key) {
-            // Those that waited for this one.
+            // Requests that waited for this one.
             while let Some((next, change)) = file.ready() {
                 let request = &mut requests[next];
                 request.change = Some(change);
@@ -197,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// Admits requests that were parsed: to the fair queue, where each waits for the limits of its disk and for its share.
+    /// Admits parsed requests to the fair queue, where each waits for the limits of its disk and for its share.
     fn admit(&mut self, now: Instant) {
         for disk in self.arrivals.begun.drain(..) {
             // The VM may have spent its credit on another host.
@@ -349,7 +348,7 @@ impl Engine {
             return self.flushed_last(disk, outcome);
         }
         let losses = &mut self.disks[disk].losses;
-        // Who is gone was told nothing.
+        // A gone client was told nothing.
         if losses::syncs(op) && !of!(self.fronts, client, is_gone()) {
             outcome = losses.tell(of!(self.fronts, client, witness()), op, outcome, failed);
         } else if losses::changes(op) && outcome.is_ok() {

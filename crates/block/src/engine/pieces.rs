@@ -1,9 +1,8 @@
 //! Requests that are longer than what is done at once.
 //!
-//! With extended headers a trim or zeroes may be as long as the disk. It is done in pieces, one
-//! after the other, each of which waits for its turn in the fair queue and takes slots of the
-//! window by itself ([`parda_control::io`]). So it costs its VM what the same would cost a client without extended headers,
-//! who has to ask for the pieces; and no VM can hold slots of the window for hours.
+//! With extended headers a trim or zeroes may be as long as the disk. Such a request is done in pieces, one after the other. Each piece
+//! waits for its turn in the fair queue and takes slots of the window by itself ([`parda_control::io`]). So it costs its VM as much as the
+//! pieces would cost a client without extended headers. No VM can hold slots of the window for hours.
 
 use parda_control::{Instant, Outcome, Span};
 use parda_disk::Extent;
@@ -16,7 +15,7 @@ use crate::backend::{Request, Rest, io_of};
 /// Cuts a request that has just arrived down to its first piece, if it is too long.
 pub(super) fn cut(request: &mut Request, disk: &Disk) {
     let Extent { offset, len } = request.op.extent();
-    // What has 32 bits is done at once everywhere.
+    // A length of 32 bits is done at once everywhere.
     if u32::try_from(len).is_ok() {
         return;
     }
@@ -39,7 +38,7 @@ fn piece(offset: u64, len: u64, unit: u64) -> u64 {
 /// Has a request be about this piece of it.
 fn narrow(request: &mut Request, offset: u64, len: u64) {
     let extent = Extent { offset, len };
-    // Where the last sync covers all, the others are left out.
+    // If the last sync covers all, the others are left out.
     let syncs = request.rest.failures.is_none() || request.rest.len == 0;
     request.part = extent;
     let op = request.asked.at(extent);

@@ -10,13 +10,13 @@ use crate::disk_id::DiskId;
 use crate::front::each;
 use crate::front::front_end::FrontEnd;
 
-/// How long one call may take before its file system counts as silent.
+/// Time of one call after which its file system counts as silent.
 const SILENT: Span = Span::from_millis(3_000);
 
 impl Engine {
-    /// Has files and devices looked at, beside the ring. Once at a time: a file system that does not answer is not asked again
-    /// until it does, and another thread goes on with the files of others. Looks that are slow, or many, take no more than a part
-    /// of a processor, and make no file system silent.
+    /// Has files and devices looked at, beside the ring. One look at a time: a silent file system is not asked again until it answers.
+    /// Another thread goes on with the files of others. Slow or many looks take at most a part of a processor, and make no file system
+    /// silent.
     pub(super) fn look_at_files(&mut self, now: Instant) {
         let at = self.looks.mapper.looks_at();
         if !self.looks.under_way && now < self.looks.again {

@@ -6,10 +6,10 @@ use parda_control::{Instant, Span};
 
 use crate::backend::Request;
 
-/// How long such a request waits.
+/// Pause before such a request is tried again.
 const PAUSE: Span = Span::from_millis(20);
 
-/// How often it is tried again before it counts as failed: for half a minute.
+/// Retries before a request counts as failed: half a minute.
 const ATTEMPTS: u16 = 1500;
 
 /// Requests that wait to be tried again, in the order of time.

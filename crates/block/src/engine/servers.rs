@@ -5,7 +5,7 @@ use parda_control::{Instant, Span};
 use super::Engine;
 use crate::backend::upstream::Upstream;
 
-/// How often a volume that ends looks whether it still waits for anybody but silent servers.
+/// Interval at which a volume at its end checks whether it waits for silent servers alone.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
 impl Engine {
@@ -37,7 +37,7 @@ impl Engine {
     pub(super) fn only_silent_servers(&self, now: Instant) -> bool {
         let silent = |disk: usize| self.disks[disk].backend.is_silent(now);
         let mut requests = self.work.requests.iter().map(|(_, request)| request);
-        // Those that were not dispatched wait for room in the window, behind the others.
+        // Requests that were not dispatched wait for room in the window, behind the others.
         let some = requests.clone().any(|request| request.id.is_some());
         some && requests.all(|request| request.id.is_none() || silent(request.disk))
     }

@@ -188,8 +188,7 @@ fn what_a_client_has_held_that_is_gone_takes_nothing_of_the_limit() {
 const BLOCKS: u64 = 6;
 const CLIENTS: u64 = 3;
 
-/// What a client knows of one of its blocks: values that it wrote, from the last one that a power cut
-/// leaves on, and from which on it may read them.
+/// Values that a client wrote to one of its blocks, from the last that a power cut leaves on. `readable` is the first that it may read.
 struct Known {
     values: Vec<u8>,
     readable: usize,
@@ -228,8 +227,7 @@ enum Waits {
     Flush(Vec<(u64, u8)>),
 }
 
-/// The file: results of its operations are held back, changed and put into another order, and what no
-/// sync has covered may be lost with the power.
+/// The file: results of its operations are held back, changed and reordered. Writes that no sync has covered may be lost with the power.
 struct Faulty {
     random: fastrand::Rng,
     held: Vec<(Tag, End)>,
@@ -237,14 +235,14 @@ struct Faulty {
     values: BTreeMap<u64, Vec<u8>>,
     /// Values that have reached the file, and that the next sync covers.
     reached: BTreeMap<u64, u8>,
-    /// What syncs under way cover, by the key of their request.
+    /// Blocks that syncs under way cover, by the key of their request.
     syncs: BTreeMap<usize, BTreeMap<u64, u8>>,
 }
 
 impl Faulty {
     fn is_durable(&mut self, block: u64, value: u8) {
         let values = self.values.get_mut(&block).unwrap();
-        // It may have been made durable before, and overwritten.
+        // The value may have been made durable before, and overwritten.
         if let Some(from) = values.iter().rposition(|known| *known == value) {
             values.drain(..from);
         }
@@ -406,7 +404,7 @@ impl Guest {
                     for known in &mut self.blocks {
                         known.doubtful |= known.values.len() > 1;
                     }
-                    // It is told once: what it asked before it heard of it covers nothing.
+                    // The client is told once: requests from before it knew cover nothing.
                     for waits in self.waits.values_mut() {
                         if let Waits::Flush(covers) = waits {
                             covers.clear();
@@ -453,7 +451,7 @@ fn under_faults(seed: u64, direct: Direct) -> [u32; 2] {
             faulty.turn(&mut engine, now);
             guests.iter_mut().for_each(|guest| guest.hear(&mut engine, seed));
         }
-        // What the kernel has is over before the file is another one.
+        // Operations in the kernel end before the file is another one.
         while engine.work.io.ring.in_flight() > 0 {
             engine.work.io.ring.wait(Some(Duration::from_millis(1))).unwrap();
             while engine.work.io.ring.next().is_some() {}

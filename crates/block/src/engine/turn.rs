@@ -38,7 +38,7 @@ impl Engine {
         let waits = self.now();
         self.spin.wait(&mut self.work.io.ring, timeout, awaited, &mut self.fronts)?;
         let now = self.now();
-        // All that came until now is seen before anybody is judged late: this thread may have been stopped since it looked.
+        // All completions until now are seen before any peer is judged late: this thread may have been stopped.
         self.work.io.ring.reap()?;
         self.delays.turn(now, waits, waits.since(began), &mut self.work.requests);
         Ok(now)
@@ -85,9 +85,9 @@ impl Engine {
         any!(self.fronts, take(i, &mut self.work.io, &mut self.arrivals))
     }
 
-    /// What holds between two turns: each IO that the gate and the queue before it count is one
-    /// request, and each request that was dispatched is one that the gate counts. What is done is
-    /// replied to, but for pieces that go on and syncs that wait for others.
+    /// Checks between two turns that each IO that the gate and the queue count is one request. Each
+    /// dispatched request is one that the gate counts. Finished requests are replied to, except for
+    /// pieces that go on and syncs that wait for others.
     fn check(&self) {
         let (host, requests) = (&self.host, &self.work.requests);
         assert!(host.outstanding() + host.held() <= requests.len());
@@ -99,7 +99,7 @@ impl Engine {
         debug_assert_eq!(done.count(), self.pieces.len() + waiting);
     }
 
-    /// How long nothing needs to be done unless something happens.
+    /// Time until something needs to be done if nothing happens.
     fn timeout(&self) -> Option<Duration> {
         if any!(self.fronts, has_more()) || !self.pieces.is_empty() || self.copied.held_up {
             return Some(Duration::ZERO);
@@ -128,7 +128,7 @@ impl Engine {
         self.host.next_dispatch(now)
     }
 
-    /// How long the array had a request, at most. A model's IOs are this thread's.
+    /// Upper bound of the time that the array had a request. A model's IOs are this thread's.
     pub(super) fn device_time(&self, now: Instant, request: &Request) -> Span {
         if self.model.is_some() {
             return Span(u64::MAX);

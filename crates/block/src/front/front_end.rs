@@ -17,11 +17,9 @@ use crate::reactor::Reactor;
 
 /// Server of one protocol: where requests come from, and replies go to. Clients are known by a key.
 ///
-/// In each turn of the engine it is called in this order: results of its operations of the ring,
-/// [`FrontEnd::turn`], its timers, then requests ([`FrontEnd::take`]) and
-/// replies ([`FrontEnd::reply`]) until nothing moves any more, and [`FrontEnd::pump`]. Each request
-/// that it hands over is replied to once, also if its client is gone; until then the client's key is
-/// not used again.
+/// Order of the calls in a turn of the engine: results of its operations of the ring, [`FrontEnd::turn`], its timers. Then requests
+/// ([`FrontEnd::take`]) and replies ([`FrontEnd::reply`]) until nothing moves any more, and [`FrontEnd::pump`]. Each request gets exactly
+/// one reply, also if its client is gone. Until then the client's key is not used again.
 pub(crate) trait FrontEnd {
     /// Takes a new connection, or closes it.
     fn admit(&mut self, now: Instant, io: &mut Reactor, place: &Rc<Place>, fd: OwnedFd);
@@ -29,7 +27,8 @@ pub(crate) trait FrontEnd {
     /// A connection was accepted, or gone before. When to accept the next one there, if not now.
     fn next_accept(&mut self, now: Instant) -> Option<Instant>;
 
-    /// A listener is closed. Who came by it and is in his handshake loses his connection.
+    /// A listener is closed. A client that connected through it and is still in its handshake loses
+    /// the connection.
     fn unlisten(&mut self, _io: &mut Reactor, _place: &Rc<Place>) {}
 
     /// A turn of the engine begins.
@@ -61,7 +60,7 @@ pub(crate) trait FrontEnd {
         false
     }
 
-    /// Who the client is, where clients take turns.
+    /// Peer of the client, where clients take turns.
     fn peer(&self, _client: usize) -> Peer {
         Peer::Unknown
     }

@@ -1,5 +1,5 @@
-//! Listeners of all front ends of a volume. One epoll has them all, and the ring polls it: an operation of the ring on a socket itself
-//! would keep it open for some time after the process is gone.
+//! Listeners of all front ends of a volume. One epoll holds all listeners, and the ring polls that epoll. An operation of the ring on a
+//! socket itself would keep the socket open for some time after the process is gone.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,10 +26,10 @@ use crate::socket_file::SocketFile;
 /// Listeners that are looked at in one turn.
 const AT_ONCE: usize = 64;
 
-/// How long a listener rests when there are no descriptors or no memory for a connection.
+/// Pause of a listener that finds no descriptor or no memory for a connection.
 pub(super) const ACCEPT_PAUSE: Span = Span::from_millis(100);
 
-/// Where clients come from, and how.
+/// Address of a listener, with its options.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// As it was asked for: with port 0, if so.
@@ -98,7 +98,7 @@ impl Listeners {
     pub(crate) fn ready(&mut self) -> Vec<usize> {
         self.polling = None;
         let mut events = [MaybeUninit::<Event>::uninit(); AT_ONCE];
-        // It does not wait, so it is not interrupted: that would be its only error.
+        // The call does not wait, so no signal interrupts it: EINTR would be its only error.
         let ready = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()));
         let ready = ready.iter().flat_map(|(events, _)| events.iter());
         ready.map(|event| event.data.u64() as usize).collect()
@@ -144,8 +144,8 @@ impl Listeners {
         }
     }
 
-    /// Closes the listener of an address. Who waits at a shared socket is left to whoever accepts there next, and is
-    /// refused elsewhere.
+    /// Closes the listener of an address. At a shared socket, waiting clients are left to the next process that accepts there; elsewhere
+    /// they are refused.
     pub(crate) fn remove(&mut self, address: &Address) -> Option<Rc<Place>> {
         let is = |listener: &Listener| listener.place.address == *address;
         let (key, _) = self.sockets.iter().find(|(_, listener)| is(listener))?;

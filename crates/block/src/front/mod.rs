@@ -1,9 +1,8 @@
 //! Front ends: servers of a protocol, by which clients reach a volume.
 //!
-//! The engine knows of a request its operation, its buffer and a handle for the reply. A further
-//! front end is an implementation of [`front_end::FrontEnd`], and here a field of [`Fronts`] with its line in
-//! `each!`; its operations, timers and clients are variants of [`crate::reactor::Tag`],
-//! [`crate::reactor::Timer`] and [`crate::client::Client`]. `docs/extending.md` has the steps.
+//! The engine knows of a request its operation, its buffer and a handle for the reply. A further front end is an implementation of
+//! [`front_end::FrontEnd`] and a field of [`Fronts`] here, with its line in `each!`. Its operations, timers and clients are variants of
+//! [`crate::reactor::Tag`], [`crate::reactor::Timer`] and [`crate::client::Client`]. `docs/extending.md` has the steps.
 
 pub(crate) mod front_end;
 mod listener;

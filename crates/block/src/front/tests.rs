@@ -16,7 +16,7 @@ use crate::client::{Body, Client, Offered, ReplyHandle};
 use crate::losses::Witness;
 use crate::reactor::Reactor;
 
-/// What became of a request: its handle, and the result.
+/// Reply to a request: its handle, and the result.
 pub(crate) type Reply = (u64, Result<Body, Failure>);
 
 #[derive(Default)]

@@ -15,12 +15,12 @@ use crate::units::{Instant, Span, larger};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub usize);
 
-/// How an IO ended.
+/// Result of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The array did it.
     Done,
-    /// It failed. Failures are often quick, so their latency is not taken for the array's.
+    /// The IO failed. Failures are often quick, so their latency is not taken for the array's.
     Failed,
 }
 
@@ -31,7 +31,7 @@ pub struct Dispatch {
     pub id: IoId,
     /// The VM whose IO it is.
     pub vm: VmId,
-    /// What the caller gave to [`Host::submit`].
+    /// Value that the caller gave to [`Host::submit`].
     pub token: u64,
     /// It goes beyond what the host may have outstanding, as its VM was not served for
     /// [`LawConfig::hold_max`](crate::law::LawConfig::hold_max).
@@ -43,7 +43,7 @@ pub struct Dispatch {
 pub struct Completed {
     /// The VM whose IO it was.
     pub vm: VmId,
-    /// What the caller gave to [`Host::submit`].
+    /// Value that the caller gave to [`Host::submit`].
     pub token: u64,
     /// The IO that was submitted.
     pub io: Io,

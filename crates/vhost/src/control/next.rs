@@ -31,15 +31,15 @@ impl Next {
     /// Whether the connection goes on though this message was refused: the front end has read of it, or need not know.
     pub(super) fn outlives(self, error: &Error, acknowledges: bool) -> bool {
         let ours = matches!(error, Error::InvalidOperation(_) | Error::ReqHandlerError(_));
-        // Those with an answer of their own have got none.
+        // Messages with an answer of their own have got none.
         let answers = [FrontendReq::GET_VRING_BASE, FrontendReq::GET_INFLIGHT_FD];
         let asks = self.flags & NEED_REPLY != 0;
         let told = acknowledges && asks && !answers.iter().any(|message| self.is(*message));
         ours && (told || self.is(FrontendReq::SET_CONFIG))
     }
 
-    /// Whether this message of a queue was refused by the library, which has taken all of it and answered nothing, because it
-    /// lacks the descriptor of which it speaks. The sender is told then, if it asks.
+    /// Whether the library refused this message of a queue because it lacks its descriptor. The library has then taken all of it and
+    /// answered nothing. The sender gets an error then, if it asks.
     pub(super) fn lacks_descriptor(self, error: &Error) -> bool {
         let messages =
             [FrontendReq::SET_VRING_KICK, FrontendReq::SET_VRING_CALL, FrontendReq::SET_VRING_ERR];
@@ -73,8 +73,8 @@ pub(super) fn next_message(socket: &UnixStream) -> Option<Next> {
     })
 }
 
-/// The descriptor of the next message, if that is SET_BACKEND_REQ_FD. It is looked at before the message is taken: the
-/// library keeps the descriptor to itself, and has no call for the one message that we send there.
+/// The descriptor of the next message, if that is SET_BACKEND_REQ_FD. The descriptor is read before the message is taken. The library keeps
+/// it to itself, and has no call for the one message that we send there.
 pub(super) fn channel(socket: &UnixStream, next: Next) -> Option<OwnedFd> {
     if !next.is(FrontendReq::SET_BACKEND_REQ_FD) {
         return None;

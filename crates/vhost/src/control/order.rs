@@ -14,8 +14,8 @@ pub enum Order {
     Memory {
         /// All of the guest's memory.
         memory: Arc<Memory>,
-        /// A part of the old one has gone, with which the front end does as it likes once this order is done: so no request that
-        /// was taken before is unanswered then.
+        /// A part of the old memory has gone, which the front end may reuse once this order is done. So by then no earlier request is
+        /// unanswered.
         shrinks: bool,
     },
     /// A queue is set up, and its requests are taken as soon as it is enabled. `kick` is readable when there are some.
@@ -41,8 +41,7 @@ pub enum Order {
         /// Whether its requests are taken.
         on: bool,
     },
-    /// No more requests are taken of a queue, and those that were taken are answered before the order is:
-    /// by [`OrderDone::Stopped`].
+    /// Takes no more requests of a queue. Those already taken are answered before the order is, by [`OrderDone::Stopped`].
     Stop {
         /// Number of the queue.
         queue: u16,

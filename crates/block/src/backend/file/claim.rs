@@ -1,5 +1,5 @@
-//! Who else has a file or device: other programs, which are told by locks ([`parda_input::locks`]), and the
-//! other disks of this process ([`crate::backend::claims`]).
+//! Other users of a file or device: other programs, found by locks ([`parda_input::locks`]), and other disks of this process
+//! ([`crate::backend::claims`]).
 
 use std::fs::File;
 use std::io;
@@ -86,8 +86,8 @@ impl From<OpenError> for Obstacle {
     }
 }
 
-/// Takes hold of an open file for a disk; waits for what a killed agent has left under way, for up
-/// to `wait`.
+/// Claims an open file for a disk; waits up to `wait` for operations that a killed agent left under
+/// way.
 pub(crate) fn claim(
     fd: &Arc<OwnedFd>,
     wanted: &Wanted<'_>,
@@ -123,8 +123,8 @@ pub(crate) fn claim(
     }
 }
 
-/// `in_time`: there is time to wait for another agent that shares the file. That agent may have been killed, and
-/// the locks be what it left.
+/// `in_time`: there is time to wait for another agent that shares the file. That agent may have been killed, and the locks be left over
+/// from it.
 fn try_claim(
     fd: &Arc<OwnedFd>,
     wanted: &Wanted<'_>,
@@ -161,15 +161,15 @@ fn try_claim(
     } else {
         None
     };
-    // In the page cache it is looked at once and not kept: while another open file has a device to
-    // itself, Linux refuses to trim or zero what is dirty (EBUSY).
+    // With the page cache, the exclusive open is a check only and is not kept. While another open
+    // file has the device to itself, Linux refuses to trim or zero dirty pages (EBUSY).
     let exclusive = exclusive.filter(|_| direct != Direct::Off);
     let held = Held { medium, lock, locks, fd: Arc::clone(fd), exclusive, alive };
     claim.holds([held].into_iter().chain(behind).collect());
     Ok(claim)
 }
 
-/// What the disks of this process hold on that file or device, with their names.
+/// Holds of this process's disks on that file or device, with the disks' names.
 fn on<'a>(
     medium: &'a Medium,
     claims: &'a [Arc<Claim>],
@@ -227,8 +227,8 @@ impl Attempt<'_> {
         Ok((locks, locks::share(fd, host).ok()))
     }
 
-    /// The same on what is behind a loop device, down to the file below all: others may open each by its own name. The
-    /// kernel refuses circles.
+    /// The same for each layer behind a loop device, down to the lowest file: others may open each by its own name. The kernel refuses
+    /// circles.
     fn hold_behind(
         &self,
         fd: &OwnedFd,
@@ -265,7 +265,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Opens what is behind a loop device by the path that the kernel has for it, unless something else is there.
+/// Opens the file or device behind a loop device by the kernel's path, unless something else is there.
 fn open_behind(device: &OwnedFd, path: &Path) -> io::Result<(OwnedFd, Medium)> {
     let fd = loops::open(path)?;
     let medium = Medium::of(&fs::fstat(&fd)?);
@@ -287,8 +287,8 @@ fn untold(
     held
 }
 
-/// Takes locks that no other program's contradict. Our own disks on the same file have locks too,
-/// which say nothing against it: what they have already was looked for then, and holds.
+/// Takes locks that no other program's contradict. Locks of our own disks on the same file do not
+/// count: they were checked when they were taken.
 fn take_locks(fd: &OwnedFd, locks: Locks, ours: &[&Held], path: &Path) -> Result<(), Obstacle> {
     let no_locks = |source| OpenError::NoLocks { path: path.into(), source };
     let held = ours.iter().fold(Locks::default(), |all, held| all.union(held.locks));
@@ -319,8 +319,8 @@ fn take_locks(fd: &OwnedFd, locks: Locks, ours: &[&Held], path: &Path) -> Result
     Err(OpenError::InUse { path: path.into(), who }.into())
 }
 
-/// Opens a block device once more as its only user: fails if it is mounted, or a part of LVM, RAID
-/// or multipath, and keeps it from becoming so.
+/// Opens a block device once more as its only user, and prevents later mounts. Fails if the device
+/// is mounted, or a part of LVM, RAID or multipath.
 fn exclude_others(fd: &OwnedFd, path: &Path) -> Result<OwnedFd, OpenError> {
     use std::os::fd::AsRawFd;
     // The very same device, whatever its name leads to by now.

@@ -1,7 +1,7 @@
-//! Images of formats other than raw, told by how they begin.
+//! Images of formats other than raw, recognized by their first bytes.
 //!
-//! Served as they are, their headers and tables would be the guest's data: nothing in it would be
-//! found, and what is written would destroy the image.
+//! Served raw, their headers and tables would be the guest's data: the guest would find nothing of
+//! its own. Its writes would destroy the image.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -86,7 +86,7 @@ impl Image {
     }
 }
 
-/// The format of an image that begins and ends so; `None` if it is raw, as far as can be told.
+/// The format of an image with this head and tail; `None` if it seems to be raw.
 fn format_of(head: &[u8], tail: &[u8]) -> Option<&'static str> {
     let begins = |offset: usize, magic: &[u8]| {
         head.get(offset..).is_some_and(|rest| rest.starts_with(magic))

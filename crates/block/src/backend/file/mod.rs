@@ -74,10 +74,9 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(File, Geometry, Arc<Claim>), 
         ),
         _ => {}
     }
-    // Any byte: clients that know nothing of block sizes are served as well (see `unaligned`). Not
-    // so in the page cache of a block device, where Linux does not keep a write of a part of a
-    // block and a trim or zeroes of its rest apart. Nor by direct IO where others may write as well:
-    // two that read a block, change a part and write it back would lose writes.
+    // Any byte: clients that know nothing of block sizes are served as well (see `unaligned`). Not so in the page cache of a block device:
+    // there Linux does not separate a write of a part of a block from a trim or zeroes of its rest. Nor by direct IO where others may write
+    // as well: two that read a block, change a part and write it back would lose writes.
     let min = match kind {
         _ if cached.is_none() && lock == Lock::Shared => block,
         FileType::BlockDevice if cached.is_none() => 1,
@@ -110,7 +109,7 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(File, Geometry, Arc<Claim>), 
         can_zero: true,
         zeroes_fast: kind == FileType::RegularFile,
     };
-    // What goes around the page cache cannot be fetched into it, so CACHE is for the others.
+    // Direct IO fetches nothing into the page cache, so CACHE is for the others.
     let (trim, write_zeroes, fast_zero, cache) = (true, true, true, cached);
     let geometry = Geometry { size, blocks, read_only, trim, write_zeroes, fast_zero, cache };
     Ok((file, geometry, claim))
@@ -165,10 +164,9 @@ const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 /// them, and serves no other client meanwhile.
 const COPIED_AT_ONCE: usize = 256 << 10;
 
-/// The largest block in which Linux fills the page cache of a block device, in bytes. A write of a
-/// part of a block reads the rest from the device. It does not exclude a trim or zeroes of that rest under
-/// way: old data could be written back over the zeroes. Hence this size is the
-/// minimum block of such disks, if their size allows it.
+/// The largest block in which Linux fills the page cache of a block device, in bytes. A write of a part of a block reads the rest from the
+/// device. That read does not exclude a trim or zeroes of the rest under way: old data could be written back over the zeroes. Hence this
+/// size is the minimum block of such disks, if their size allows it.
 const CACHE_BLOCK: u32 = 4096;
 
 /// Most bytes that are read or written at once around the page cache. Nothing is copied, but the
@@ -254,7 +252,7 @@ impl File {
     ) -> Result<Option<Step>, Failure> {
         let (step, part) = (request.step, request.part);
         let len = part.len;
-        // Where the request begins or later: the part that is read may begin before.
+        // At or after the begin of the request: the part that is read may begin before.
         let place = |done: u64| (part.offset + done).max(request.extent().offset);
         let durable = self.durable(request);
         match (step, result) {
@@ -267,7 +265,7 @@ impl File {
                 }
                 self.first(request.op)
             }
-            // It was only advice.
+            // A fetch is only advice.
             (Step::Fetch, _) => Ok(None),
             (Step::Transfer(done) | Step::Zeroes(done), Err(errno)) => {
                 Err(Failure::from_os(errno).at(place(done)))
@@ -299,8 +297,8 @@ impl File {
         }
     }
 
-    /// How a request is made durable when its data is written; `None` if that is not asked for, or
-    /// was done with it.
+    /// Step that makes a request durable after its data is written; `None` if not asked for, or
+    /// done with the write.
     fn durable(&self, request: &Request) -> Option<Step> {
         let Request { op, part, .. } = *request;
         // The blocks at the edges of a write are written without.
@@ -316,8 +314,9 @@ impl File {
         Cut::new(request.extent(), self.align)
     }
 
-    /// Starts a request; says how it ended if there is nothing to wait for. It may wait for others
-    /// without having started anything: [`File::ready`] brings it then.
+    /// Starts a request; says how it ended if there is nothing to wait for. The request may wait
+    /// for others without having started: [`File::ready`] brings it then. [`File::ready`] brings it
+    /// then.
     pub(crate) fn begin(
         &mut self,
         io: &mut Reactor,
@@ -355,7 +354,7 @@ impl File {
             };
             request.change = self.exclusion.enter(key, range, alone);
             if request.change.is_none() {
-                // How long it waits says nothing of the array.
+                // Its wait is no measurement of the array.
                 request.delayed = true;
                 return None;
             }

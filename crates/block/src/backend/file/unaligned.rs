@@ -2,10 +2,9 @@
 //!
 //! Such a write reads the blocks at its edges, changes its part of them and writes them back, as
 //! QEMU does. A neighbour's bytes in these blocks are written back as they were read, so nothing
-//! may change them meanwhile: a request with edges waits for every write, trim and zeroes under
-//! way that overlaps its blocks, and they wait for it, over all connections of the disk. Requests
-//! of whole blocks do not wait for each other; while there is none with edges, they pay for an
-//! entry in a slab.
+//! may change them meanwhile. A request with edges and every overlapping write, trim and zeroes
+//! under way wait for each other, over all connections of the disk. Requests of whole blocks do not
+//! wait for each other; without edges under way, each costs an entry in a slab.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,7 +43,7 @@ impl Cut {
         Self { head, tail, middle }
     }
 
-    /// Where the block of a side begins.
+    /// Offset of the block of a side.
     pub(super) fn block(&self, side: Side) -> Option<u64> {
         match side {
             Side::Head => self.head,
@@ -120,12 +119,12 @@ pub(super) struct Exclusion {
     waiting: VecDeque<(usize, Change)>,
     /// Requests that may go on, with their keys.
     ready: VecDeque<(usize, ChangeId)>,
-    /// How many of all of these have edges.
+    /// Number of all of these that have edges.
     edged: usize,
 }
 
 impl Exclusion {
-    /// What holds between two calls: changes under way exclude none beside them.
+    /// Checks between two calls that no change under way excludes another.
     fn check(&self) {
         assert!(self.edged <= self.under_way.len() + self.waiting.len());
         debug_assert!(self.under_way.iter().all(|(key, change)| {

@@ -1,5 +1,5 @@
-//! What a server may lose with a connection: writes that were acknowledged there and that no flush
-//! has covered since.
+//! Writes that a server may lose with a connection: acknowledged there, and not covered by a flush
+//! since.
 
 /// The writes of one connection, counted.
 #[derive(Clone, Copy, Debug, Default)]

@@ -90,13 +90,13 @@ pub(super) struct Answered {
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) link: Option<UpstreamLink>,
-    /// A new connection that waits until the kernel has returned what it had of the old one,
-    /// because that still has buffers of requests.
+    /// A new connection that waits until the kernel returns operations of the old one, which still
+    /// use buffers.
     pub(super) next: Option<Connected>,
     /// Operations of the ring that use the socket.
     busy: usize,
-    /// Requests by cookie, in the order in which they were sent. Those of a lost connection stay
-    /// until nothing of it is under way.
+    /// Requests by cookie, in the order in which they were sent. Requests of a lost connection stay
+    /// until none of its operations is under way.
     pub(super) in_flight: BTreeMap<u64, Asked>,
     pub(super) ledger: Ledger,
     /// Connections since the last that answered anything.
@@ -314,8 +314,8 @@ impl Lane {
         }
     }
 
-    /// Takes the next part of a reply from what was received, a head with its payload: its cookie, and whether it ends the reply. `None`:
-    /// more has to be received first.
+    /// Takes the next part of a reply, a head with its payload, from the received bytes. Returns its cookie, and whether it ends the reply.
+    /// `None`: more has to be received first.
     fn next_part(
         &mut self,
         work: &mut Work,
@@ -435,21 +435,21 @@ impl Lane {
         self.in_flight.first_key_value().is_some_and(|(_, asked)| asked.sent <= then)
     }
 
-    /// Sends nothing more, and receives only to see the end: the server has then let go of what it
-    /// was sent, and cannot do an old write after a newer one.
+    /// Sends nothing more, and receives only to see the end. By then the server has done with old
+    /// writes, so none can overtake a newer one.
     pub(super) fn drain(&mut self, work: &mut Work, until: Instant) {
         let Some(link) = &mut self.link else { return };
         link.drained_by = Some(until);
-        // It may be closed already.
+        // An error means that the socket is closed already.
         let _ = rustix::net::shutdown(&*link.fd, Shutdown::Write);
         let mut outbox = std::mem::take(&mut link.outbox);
         outbox.abandon(|data| self.give_back(work, data.owner, data.buffer));
     }
 
-    /// Ends the connection. What the kernel has of it comes back soon.
+    /// Ends the connection. Operations that the kernel has of it come back soon.
     pub(super) fn cut(&mut self, work: &mut Work) {
         let Some(mut link) = self.link.take() else { return };
-        // It may be closed already.
+        // An error means that the socket is closed already.
         let _ = rustix::net::shutdown(&*link.fd, Shutdown::Both);
         link.outbox.abandon(|data| self.give_back(work, data.owner, data.buffer));
         if let Some(buffer) = link.inbox.buffer {

@@ -1,12 +1,12 @@
-//! Another NBD server as a backend: many requests in flight on one connection or several, and new
-//! connections when those are lost.
+//! Another NBD server as a backend: many requests in flight on one or several connections. Lost
+//! connections are replaced.
 //!
-//! Requests of a lost connection are sent again, on another connection or on the one that follows,
-//! if that comes in time. Writes that were acknowledged on it and not flushed may have died with
-//! the server: clients were promised that a FLUSH which succeeds covers them, so each loss is
-//! counted, and the volume fails the next FLUSH of every client. Each connection has a ledger of
-//! its own, and a FLUSH goes to every connection that acknowledged something since its last: what
-//! it says holds even if the server was replaced between two connections.
+//! Requests of a lost connection are sent again, on another connection or on a new one that comes
+//! in time. Acknowledged writes that were not flushed may have died with the server. Clients were
+//! promised that a successful FLUSH covers them. So each loss is counted, and the volume fails the
+//! next FLUSH of every client. Each connection has its own ledger. A FLUSH goes to every connection
+//! that acknowledged something since its last. So its result holds even if the server was replaced
+//! between two connections.
 
 mod ledger;
 mod link;
@@ -31,7 +31,7 @@ use crate::losses::loses;
 use crate::reactor::Tag;
 use crate::ring::{Sending, Wire};
 
-/// How much goes to the server at once of what is longer than 32 bits can say, in bytes.
+/// Longest piece sent at once of a request that exceeds 32 bits, in bytes.
 const PIECE: u64 = 2 << 30;
 
 /// Time that the end of a volume waits for a silent server.
@@ -39,14 +39,14 @@ const LAST_SILENCE: Span = Span::from_millis(3_000);
 
 /// An NBD server that is a backend.
 pub(crate) struct Upstream {
-    /// What is looked for when a connection is lost.
+    /// Search target when a connection is lost.
     sought: Search,
     base: u64,
     lanes: Vec<Lane>,
     /// Requests that no connection can take.
     waiting: VecDeque<usize>,
     next_cookie: u64,
-    /// How many parts of a FLUSH that went to several connections are unanswered.
+    /// Unanswered parts of a FLUSH that went to several connections.
     parts: BTreeMap<usize, usize>,
     /// When the connection of a request was lost for the first time.
     lost_at: BTreeMap<usize, Instant>,
@@ -58,9 +58,9 @@ pub(crate) struct Upstream {
     answered_at: Option<Instant>,
     /// Losses of acknowledged writes that were not flushed, and were not asked for yet.
     losses: u64,
-    /// Why the server was not found, at the last attempt. Those who look for it end when this is gone.
+    /// Why the server was not found, at the last attempt. Searches end when this is dropped.
     away: Arc<Mutex<Option<String>>>,
-    /// It is on the list of those that have something to do.
+    /// The server is on the list of those that have something to do.
     pub(crate) stirred: bool,
     /// When a timer will look at it.
     pub(crate) timer: Option<Instant>,
@@ -326,8 +326,7 @@ impl Upstream {
         self.release(now, work, index);
     }
 
-    /// Gives up a connection whose server may still do what it was sent: that is sent again when the
-    /// server has closed.
+    /// Gives up a connection whose server may still do its requests: these are sent again when the server has closed.
     fn retire(&mut self, now: Instant, work: &mut Work, index: usize, why: &str) {
         let until = now + self.hold();
         let lane = &mut self.lanes[index];
@@ -397,7 +396,7 @@ impl Upstream {
 
     /// Takes a new connection, which is used as soon as nothing of the old one is under way.
     pub(crate) fn reconnected(&mut self, lane: usize, connected: Connected) {
-        // What clients are told from now on, the next server must have.
+        // The next server must have the size that clients are told from now on.
         self.sought.agreed.size = self.sought.agreed.size.max(connected.agreed.size);
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.next = Some(connected);
@@ -424,8 +423,8 @@ impl Upstream {
             let why = "it is silent: a request was not answered in time";
             return self.retire(now, work, index, why);
         }
-        // The server never let go of what it was sent. It may still do it, so nothing of it is
-        // sent again.
+        // The server never let go of what it was sent. The server may still do those requests, so
+        // none is sent again.
         for asked in std::mem::take(&mut lane.in_flight).into_values() {
             self.part_done(work, asked.key, Err(gone()));
         }

@@ -37,7 +37,7 @@ pub(super) struct Search {
     pub(super) uri: Uri,
     pub(super) options: NbdOptions,
     pub(super) agreed: Agreed,
-    /// Where to say why it is not found, as long as anybody waits for it.
+    /// Place for the reason of a failed search, as long as a request waits.
     pub(super) away: Weak<Mutex<Option<String>>>,
 }
 

@@ -1,9 +1,9 @@
-//! How fast answers go out that take no turn in the fair queue: to requests that are refused, and to options of a long handshake.
+//! Rate of answers that take no turn in the fair queue: to refused requests, and to options of a long handshake.
 //!
-//! A read waits for its turn; such an answer would not, and costs the volume's thread as much as a read from the page cache. Clients that
-//! ask for nothing else could have the thread to themselves. So these answers have a rate, for all clients of the volume together: a
-//! second's worth and more at once, which no client needs that works, and beyond it the connections that ask take turns. Nothing more
-//! is read from a connection that waits.
+//! A read waits for its turn. Such an answer would not, and costs the volume's thread as much as a read from the page cache. Clients that
+//! ask for nothing else could have the thread to themselves. So these answers have a rate, for all clients of the volume together. The
+//! burst is a second's worth and more, which no working client needs. Beyond it the connections that ask take turns. Nothing more is read
+//! from a connection that waits.
 
 use std::collections::VecDeque;
 

@@ -2,27 +2,26 @@
 //!
 //! The memory of a volume has three parts.
 //!
-//! - **Own**: each connection that the volume can have owns the same small part. Whatever others
-//!   do, it can use that at once.
+//! - **Own**: each connection that the volume can have owns the same small part. The connection can
+//!   use that part at once, whatever others do.
 //! - **Shared**: a connection that needs more takes it from the shared part, as long as its peer
 //!   then has no more of it than is left free. That is the dynamic threshold of switches with
-//!   shared buffers: one busy peer may have half, and the first few cannot take all, however many
+//!   shared buffers. One busy peer may have half, and the first few cannot take all, however many
 //!   connections they make.
 //! - **Reserve**: enough for the largest request. Requests that found too little wait until there
-//!   is room in the shared part. The first of them may use the reserve until it is complete; the
-//!   next gets it when the reserve is whole again.
+//!   is room in the shared part. The first of them may use the reserve until its request is
+//!   complete; the next gets the reserve when it is whole again.
 //!
 //! Half-received writes that wait for each other's memory cannot deadlock: the first one in the
-//! queue always gets all that it needs, and returns it when it is done or when its client is
-//! dropped for making no progress. Then it is the next one's turn.
+//! queue always gets all that it needs. It returns the memory when its request is done, or when its
+//! client is dropped for lack of progress. Then it is the next one's turn.
 //!
-//! Peers take turns with the reserve, so one with hundreds of connections delays another's request
-//! by one of its own. Among the requests of a peer, the first is the one that began to wait first:
-//! a request keeps its place in the queue from the first of its parts that waited to its last. So
+//! Peers take turns with the reserve: a peer with hundreds of connections delays another's request
+//! by one request. Among the requests of a peer, the first is the one that began to wait first. So
 //! nobody starves. Others may find room in the shared part in the meantime.
 //!
 //! Own parts and reserve are committed from the agent's memory while the volume runs. The shared
-//! part is borrowed from it in steps, so that volumes that are not busy leave it to others.
+//! part is borrowed from the agent in steps, so that idle volumes leave it to others.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -86,7 +85,8 @@ impl AgentMemory {
         self.own(limit, connections).map(|_| ())
     }
 
-    /// What each connection of such a volume owns. Half of what the reserve leaves is owned.
+    /// Own part of each connection of such a volume, in bytes. Half of what the reserve leaves is
+    /// owned.
     fn own(&self, limit: usize, connections: usize) -> Result<usize, TooLittleMemory> {
         let limit = limit.min(self.part);
         let own = limit.saturating_sub(RESERVE) / 2 / connections.max(1);
@@ -142,7 +142,7 @@ impl Drop for Loan {
 pub struct TooLittleMemory {
     /// Bytes that there are for it.
     pub limit: usize,
-    /// How many connections it can have.
+    /// Connections that the volume can have.
     pub connections: usize,
     /// Bytes that the volume needs at the least.
     pub needed: usize,
@@ -181,11 +181,11 @@ struct Account {
     own: usize,
     shared: usize,
     reserve: usize,
-    /// What it has of the shared part beside its requests, and could do without.
+    /// Bytes of the shared part beside its requests, which it could do without.
     spare: usize,
-    /// What it waits for, and whether that completes a request.
+    /// Bytes that it waits for, and whether they complete a request.
     wants: Option<(usize, bool)>,
-    /// How many waits there were before this one.
+    /// Number of waits before this one.
     wait: u64,
     /// The place in the queue of its present request, if a part of it has waited.
     ticket: Option<u64>,
@@ -195,7 +195,7 @@ struct Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Elected {
     key: usize,
-    /// It has not got all of its request yet.
+    /// Set until the elected connection has all of its request.
     draws: bool,
 }
 
@@ -306,7 +306,7 @@ impl Budget {
         self.waiting.len()
     }
 
-    /// How often a connection had to wait.
+    /// Number of waits of connections.
     pub(crate) fn waits(&self) -> u64 {
         self.waits
     }
@@ -321,7 +321,7 @@ impl Budget {
         self.waiting.iter().map(|key| self.accounts[*key].wait).min()
     }
 
-    /// What holds between two calls, whatever clients do, of the volume and of one connection.
+    /// Checks the invariants of the volume and of one connection between two calls.
     fn check(&self, key: usize) {
         let account = &self.accounts[key];
         let drawn = self.elected.map_or(0, |elected| self.accounts[elected.key].reserve);
@@ -465,8 +465,8 @@ impl Budget {
         self.waiting.insert(place, key);
     }
 
-    /// If that was the last part, the connection draws no more of the reserve, and its next
-    /// request has no place in the queue.
+    /// After the last part, the connection draws no more of the reserve. Its next request has no
+    /// place in the queue.
     fn completed(&mut self, key: usize, last: bool) {
         if !last {
             return;
@@ -522,8 +522,8 @@ impl Budget {
 
     /// Grants what can be granted: after memory came back, also to the agent from elsewhere.
     pub(crate) fn serve(&mut self) {
-        // Whoever finds room in the shared part need not wait for those before it: its threshold
-        // sees to it that there is room for others, and the first has the reserve.
+        // A connection that finds room in the shared part need not wait for those before it. Its
+        // threshold leaves room for others, and the first has the reserve.
         let mut i = 0;
         while let Some(&key) = self.waiting.get(i) {
             let wants = self.accounts[key].wants.map_or(0, |(bytes, _)| bytes);
@@ -551,7 +551,7 @@ impl Budget {
         }
     }
 
-    /// Where in the queue that connection is which may have the reserve, if it waits.
+    /// Position in the queue of the connection that may have the reserve, if it waits.
     fn first(&self) -> Option<usize> {
         match self.elected {
             Some(Elected { key, draws: true }) => self.waiting.iter().position(|k| *k == key),
@@ -585,7 +585,7 @@ impl Budget {
         self.elected.take_if(done);
     }
 
-    /// What its own part of memory leaves to be found elsewhere.
+    /// Bytes from its own part of memory, and bytes to be found elsewhere.
     fn beyond_own(&self, key: usize, bytes: usize) -> (usize, usize) {
         let own = (self.own - self.accounts[key].own).min(bytes);
         (own, bytes - own)

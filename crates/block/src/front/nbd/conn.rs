@@ -26,7 +26,7 @@ use crate::client::Offered;
 use crate::front::listener::Place;
 use crate::losses::Witness;
 
-/// How often a handshake that waits for an answer is looked at.
+/// Interval of checks on a handshake that waits for an answer.
 const WAITS: Span = Span::from_millis(1000);
 
 /// Time for reading what had come before a deadline.
@@ -97,19 +97,19 @@ struct Payload {
     len: usize,
 }
 
-/// How the inbox was used since it was last looked at.
+/// Use of the inbox since the last check.
 #[derive(Clone, Copy, Debug, Default)]
 struct InboxUse {
     /// The most that one receive brought.
     most: usize,
-    /// It is to be replaced by a small one.
+    /// A small inbox is to replace it.
     shrink: bool,
 }
 
 pub(crate) struct Conn {
     key: usize,
     fd: Arc<OwnedFd>,
-    /// Where it came from.
+    /// Listener that the connection came through.
     pub(crate) place: Rc<Place>,
     phase: Phase,
     state: State,
@@ -137,7 +137,7 @@ pub(crate) struct Conn {
     overdue: bool,
     /// Told apart from others that had its place.
     pub(crate) serial: u64,
-    /// It has chosen an export, and the volume knows.
+    /// The client has chosen an export, and the volume knows.
     pub(crate) chosen: bool,
     /// A timer will look at it.
     pub(crate) timed: bool,
@@ -145,11 +145,11 @@ pub(crate) struct Conn {
     inbox_use: InboxUse,
     /// Failed syncs of its disk that it was told of; none before its first request.
     pub(crate) witness: Option<Witness>,
-    /// It has died, and the volume knows.
+    /// The connection has died, and the volume knows.
     pub(crate) missed: bool,
-    /// It is on the volume's list of connections that have something to do.
+    /// The connection is on the volume's list of those that have something to do.
     pub(crate) listed: bool,
-    /// It has waited for an answer, and may have one.
+    /// The connection has waited for an answer, and may have one.
     may_answer: bool,
     /// Since when it waits for an answer.
     waits_since: Option<Instant>,
@@ -223,7 +223,7 @@ impl Conn {
         }
     }
 
-    /// Its deadline has passed. It is dropped at the second look, when what had come by then has been read.
+    /// Its deadline has passed. The connection is dropped at the second look, after a read of all that had arrived by then.
     fn late(&mut self, now: Instant, error: ConnError) -> Result<ClientState, ConnError> {
         match std::mem::replace(&mut self.overdue, true) {
             true => Err(error),
@@ -272,7 +272,7 @@ impl Conn {
             && !self.sending
     }
 
-    /// Ends the connection at once. What the kernel has of it comes back soon.
+    /// Ends the connection at once. Operations that the kernel has of it come back soon.
     pub(crate) fn kill(&mut self, work: &mut Work<'_>) {
         if self.state == State::Dead {
             return;
@@ -286,7 +286,7 @@ impl Conn {
 
     /// Shuts its socket down. No more of its memory is given back than by dropping it.
     pub(crate) fn shut_down(&self) {
-        // It may be gone already, which is as well.
+        // An error means that the connection is gone already.
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
     }
 

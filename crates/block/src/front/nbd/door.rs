@@ -1,9 +1,9 @@
 //! Policy for connections: which clients are admitted. No sockets here.
 //!
 //! A client is in the handshake until it has chosen an export. Handshakes have slots of their own,
-//! so that sockets which never say anything cannot keep others from the slots of clients. When all
-//! slots for handshakes are taken, the oldest handshake of the peer that has most of them makes
-//! room. A connection counts against its volume, its export and its peer.
+//! so that silent sockets cannot keep others from the slots of clients. When all slots for
+//! handshakes are taken, the peer with most of them loses its oldest handshake. A connection counts
+//! against its volume, its export and its peer.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -50,8 +50,8 @@ impl Door {
         self.guests.values().filter(|guest| which(guest)).count()
     }
 
-    /// Whether one more connection of this peer may begin its handshake, and which connection is
-    /// to be closed for it, if any.
+    /// Whether one more connection of this peer may begin its handshake. The key, if any, is of the
+    /// connection to close for it.
     pub(crate) fn knock(&self, peer: Peer) -> Result<Option<usize>, TurnedAway> {
         if self.count(|guest| guest.peer == peer) >= self.limits.connections_per_peer {
             return Err(TurnedAway::Peer);

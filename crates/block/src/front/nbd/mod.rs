@@ -229,7 +229,7 @@ impl FrontEnd for Nbd {
         if let Some(disk) = conn.disk() {
             arrivals.take_faults(Client::Nbd(key), disk, &mut conn.faults);
         }
-        // What came before the fault is done.
+        // Requests that came before the fault are done.
         self.broken = outcome.err().map(|error| (key, error));
         true
     }
@@ -256,7 +256,7 @@ impl FrontEnd for Nbd {
                 Ok(false) => {}
                 Err(error) => {
                     self.fail(io, key, &error);
-                    // What follows is all that is to be done with it.
+                    // The calls that follow do all the work that the connection has.
                     self.listed.retain(|other| *other != key);
                     self.conns[key].listed = false;
                 }
@@ -327,7 +327,8 @@ impl FrontEnd for Nbd {
     }
 
     /// NBD has no word from server to client for it: a client learns the size when it connects. So
-    /// new connections see the new size. Those that are there keep theirs, but for what is gone.
+    /// new connections see the new size. Existing connections keep their size, except for the part
+    /// that is gone.
     fn resized(&mut self, disk: usize, size: u64) {
         let conns = self.conns.iter_mut().filter(|(_, conn)| conn.disk() == Some(disk));
         conns.for_each(|(_, conn)| conn.shrink(size));

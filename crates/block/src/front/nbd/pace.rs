@@ -1,14 +1,12 @@
-//! How fast connections come in: the policy, without sockets.
+//! Rate of new connections: the policy, without sockets.
 //!
-//! A handshake costs the volume's thread as much as many IOs do, and neither a limit of connections
-//! nor one of memory bounds how many begin in a second: a client that goes and comes again is within
-//! both. So handshakes have a rate. As many as there may be connections begin at once, as after a
-//! restart or when all hosts are switched on; only beyond that newcomers wait. Those that wait take
-//! turns by peer: one that floods the volume waits for itself. Where more wait than may, the peer
-//! with most of them loses one.
+//! A handshake costs the volume's thread as much as many IOs. Limits of connections and of memory do not bound how many begin in a second:
+//! a client that goes and comes again is within both. So handshakes have a rate. A burst of as many handshakes as there may be connections
+//! begins at once, as after a restart of the hosts. Only beyond that newcomers wait. Waiting newcomers take turns by peer: one that floods
+//! the volume waits for itself. If too many wait, the peer with most of them loses one.
 //!
-//! To accept a socket and close it again costs something too. So sockets are accepted at a rate as
-//! well, [`ACCEPTS`] times that of handshakes; beyond it newcomers wait in the kernel.
+//! To accept a socket and close it again costs something too. So sockets are accepted at a rate as well, [`ACCEPTS`] times that of
+//! handshakes. Beyond it newcomers wait in the kernel.
 
 use parda_control::Instant;
 
@@ -21,7 +19,7 @@ use crate::turns::Turns;
 /// sooner, and cost more.
 const ACCEPTS: u64 = 4;
 
-/// After a pause so many are accepted in a row, so that a flood does not wake the thread for each.
+/// Accepts in a row after a pause, so that a flood does not wake the thread for each.
 const IN_A_ROW: u64 = 16;
 
 /// Newcomers `T` that wait for their handshake to begin.

@@ -1,14 +1,13 @@
 //! Choice of the connection that is dropped while others wait for memory.
 //!
-//! A client has `progress_timeout` for 1 MiB of what it owes. While others wait for memory that it
-//! holds, it has less, so that what they wait for because of stalled clients is bounded in all:
+//! A client has `progress_timeout` for 1 MiB of what it owes. While others wait for memory that it holds, it has less. That bounds the
+//! total wait because of stalled clients:
 //!
-//! - Whoever holds the reserve has a tenth of that time for 1 MiB, and less if more than ten wait:
-//!   the time divided by their number, but no less than a hundredth. The number is the largest since
-//!   nobody waited, so that all of them together take no more than the time. For all of its request
-//!   the holder has four times as long.
-//! - When a request has waited for a tenth of the time, all clients that hold memory which others
-//!   could use have a tenth, too. They are dropped together, not one after the other.
+//! - The holder of the reserve has a tenth of that time for 1 MiB. If more than ten wait, it has the time divided by their number, but no
+//!   less than a hundredth. The number is the largest since the queue was last empty, so that all of them together take no more than the
+//!   time. For all of its request the holder has four times as long.
+//! - When a request has waited for a tenth of the time, all holders of memory that others could use have a tenth, too. They are dropped
+//!   together, not one after the other.
 
 use parda_control::{Instant, Span};
 use slab::Slab;

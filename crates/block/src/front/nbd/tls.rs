@@ -1,7 +1,7 @@
 //! TLS for the clients of a listener.
 //!
 //! A connection negotiates on the ring until its client asks for TLS. From then on a relay with a
-//! thread of its own has the client's socket, and the ring has a socket to the relay: handshakes
+//! thread of its own has the client's socket, and the ring has a socket to the relay. So handshakes
 //! and encryption delay no neighbour, and the ring's code knows one kind of connection.
 
 use std::io;
@@ -12,8 +12,8 @@ use parda_tls::{Acceptor, TlsRelay};
 
 use super::budget::Charge;
 
-/// What a relay is charged for, in bytes: its buffers when both directions are full, the state of
-/// TLS, and what a handshake touches of its thread's stack.
+/// Charge for a relay, in bytes: its buffers when both directions are full, the TLS state, and
+/// thread stack for a handshake.
 pub(crate) const RELAY: usize = 256 << 10;
 
 /// TLS as a listener offers it.

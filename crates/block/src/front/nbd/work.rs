@@ -1,4 +1,4 @@
-//! What the connections of a volume share.
+//! State that the connections of a volume share.
 
 use super::answers::Answers;
 use super::budget::Budget;

@@ -2,8 +2,8 @@
 
 /// Whether all bytes are zero.
 ///
-/// Data that is not says so within its first bytes, as a rule. Data that is all zeroes is compared
-/// with itself, shifted, by the C library's comparison: a few times faster than it can be copied.
+/// Other data differs within its first bytes, as a rule. Zeroes are compared with themselves,
+/// shifted, by the C library: a few times faster than a copy.
 pub(crate) fn all_zero(bytes: &[u8]) -> bool {
     const HEAD: usize = 16;
     match bytes.split_at_checked(HEAD) {

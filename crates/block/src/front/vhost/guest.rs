@@ -73,7 +73,7 @@ pub(super) struct Guest {
     pub(super) broken: bool,
     /// A queue of it was started, and it will be told the size of the disk.
     pub(super) started: bool,
-    /// It has gone or broken the rules, and the volume knows.
+    /// The guest has gone or broken the rules, and the volume knows.
     pub(super) missed: bool,
     memory: Option<Arc<Memory>>,
     lanes: Vec<Lane>,
@@ -89,13 +89,13 @@ pub(super) struct Guest {
     copied: usize,
     channel: Option<OwnedFd>,
     pub(super) witness: Option<Witness>,
-    /// It has brought a request.
+    /// The guest has brought a request.
     pub(super) begun: bool,
     /// The guest is on the list of those that have something to do.
     pub(super) listed: bool,
     /// The guest is on the list of those that are looked at in each turn.
     pub(super) watched: bool,
-    /// What it has brought in the turn of this number.
+    /// Number of the turn that `requests` counts for.
     turn: u64,
     requests: usize,
     /// Requests that are none for the disk, and are not counted yet.
@@ -209,7 +209,7 @@ impl Guest {
             Order::Call { queue, call } => {
                 let lane = lane(&mut self.lanes, queue);
                 lane.call = call.map(Arc::new);
-                // What was answered before may have been told to nobody.
+                // The guest may not know of earlier answers.
                 if let (Some(call), Some(_)) = (&lane.call, &lane.vring) {
                     io.ring.signal(call);
                 }
@@ -239,7 +239,7 @@ impl Guest {
                 }
             }
         }
-        // Who does not wait any more is gone.
+        // A failed send means that the front end has gone.
         let _ = done.send(answer);
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Guest {
         let Some(lane) = self.lanes.get_mut(usize::from(queue)) else { return };
         lane.stirred = true;
         if let (Some(memory), Some(vring), false) = (&self.memory, &mut lane.vring, self.broken) {
-            // What is wrong with it is found when a request is taken.
+            // The error is reported when a request is taken.
             let _ = vring.hush(memory);
         }
         if over {
@@ -300,7 +300,7 @@ impl Guest {
             farewell.left -= 1;
             farewell.left == 0
         });
-        // Who does not wait any more is gone.
+        // A failed send means that the front end has gone.
         let _ = last.map(|farewell| farewell.done.send(OrderDone::Done));
     }
 
@@ -412,7 +412,7 @@ impl Guest {
 
     /// Shuts its socket down, and ends its watches.
     pub(super) fn shut_down(&mut self, io: &mut Reactor) {
-        // It may be gone already, which is as well.
+        // An error means that the socket is gone already.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         for watch in self.lanes.iter_mut().filter_map(|lane| lane.watch.take()) {
             io.ring.cancel(watch);

@@ -18,12 +18,12 @@ pub(super) struct Lane {
     pub(super) kick: Option<Arc<OwnedFd>>,
     /// The kernel watches `kick`.
     pub(super) watch: Option<OpKey>,
-    /// It watches that, or does not know yet that it need not.
+    /// The kernel watches `kick`, or its watch is not cancelled yet.
     pub(super) watched: bool,
     pub(super) call: Option<Arc<OwnedFd>>,
     /// The front end waits for it to be stopped.
     pub(super) stopping: Option<SyncSender<OrderDone>>,
-    /// It is looked at in each turn, as it was not asked to kick.
+    /// The queue is checked in each turn, as the guest was asked not to kick.
     pub(super) stirred: bool,
     /// There are answers of which the guest was not told.
     pub(super) answered: bool,

@@ -1,4 +1,4 @@
-//! What the thread of a control socket tells the volume's thread.
+//! Messages from the thread of a control socket to the volume's thread.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use parda_vhost::control::{self, Order, OrderDone};
 use crate::descriptors::is_reserved;
 use crate::mailbox::{Mailer, News};
 
-/// What one control socket brings.
+/// Message from one control socket.
 pub(crate) struct GuestMail {
     /// Key of the guest.
     pub(crate) guest: usize,
@@ -30,8 +30,7 @@ pub(crate) enum GuestNews {
 /// A control thread needs little stack: messages have 4 KiB at most.
 const STACK: usize = 256 << 10;
 
-/// Serves a control socket on a thread of its own: half a message, or an answer that is not taken, makes nobody wait but
-/// that thread.
+/// Serves a control socket on a thread of its own. Half a message, or an answer that is not read, delays only that thread.
 pub(super) fn serve(
     fd: OwnedFd,
     disk: Geometry,

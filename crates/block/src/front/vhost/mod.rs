@@ -1,11 +1,11 @@
-//! Guests by vhost-user: their memory and queues are shared, so that data goes between the disk and the guest's memory
-//! without a copy. What is virtio's is in `parda-vhost`.
+//! Guests by vhost-user. Their memory and queues are shared, so that data goes between disk and guest memory without a copy. The virtio
+//! part is in `parda-vhost`.
 //!
-//! Each address is of one disk, which has one front end at a time. A front end that connects while requests of the one
-//! before it are unanswered waits for them: the guest may bring the same requests again.
+//! Each address is of one disk, which has one front end at a time. A front end waits for unanswered requests of the one before it: the
+//! guest may bring the same requests again.
 //!
-//! QEMU 7.2 never comes back from a connection that ends before its handshake is done. So there is none that is accepted and
-//! closed while the front end may be right.
+//! QEMU 7.2 never comes back from a connection that ends before its handshake is done. So no connection is accepted and closed while the
+//! front end may be right.
 
 mod guest;
 mod lane;

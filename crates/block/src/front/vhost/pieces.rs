@@ -1,7 +1,7 @@
-//! Requests that are longer than the disk takes at once, or than memory for a copy is had at once.
+//! Requests that exceed the disk's largest request, or the memory that a copy gets at once.
 //!
-//! A guest that is told of the largest request keeps to it, but firmware asks for files of any length by one request. It is
-//! handed over in pieces, and answered once.
+//! A guest that knows the largest request keeps to it. Firmware asks for files of any length by one request. Such a request is handed over
+//! in pieces, and answered once.
 
 use parda_disk::{Extent, MAX_PAYLOAD, Op};
 
@@ -59,7 +59,7 @@ impl Rest {
     /// The next piece. Copies of one guest take up to `most` bytes.
     pub(super) fn next(&self, disk: &Offered, most: usize) -> Cut {
         let Extent { offset, len } = self.op.extent();
-        // What carries no data is not cut here.
+        // Requests without data are not cut here.
         let Some(buffer) = &self.buffer else { return Cut { len, copy: None } };
         let straight = disk.direct.is_some_and(|align| {
             (offset | len).is_multiple_of(align.into()) && buffer.is_aligned(align)

@@ -18,7 +18,7 @@ fn all(disk: &str, read_only: bool, lock: Lock) -> Wanted<'_> {
     Wanted { disk, path, direct, lock, raw: false, read_only, region: None, host: 1, answered }
 }
 
-/// What another program has: locks, on an open file that is in no table.
+/// Locks of another program, on an open file that is in no table.
 fn foreign(path: &Path, read_only: bool, shared: bool, agent: bool) -> Arc<OwnedFd> {
     let fd = open(path);
     let locks = Locks::of(read_only, shared);
@@ -78,7 +78,7 @@ fn a_read_only_disk_beside_a_writable_one_sees_other_programs_all_the_same() {
     let reader = foreign(&path, true, false, false);
     let error = claim(&b, &wanted("writes", 4096..8192, false, Lock::On), now).unwrap_err();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
-    // It has left no lock, and the disk that was there has its own still.
+    // The refused disk left no lock, and the first disk still has its own.
     drop(b);
     let read_write = Locks::of(false, false);
     assert!(read_write.obstacle(&c).unwrap().is_some());

@@ -22,11 +22,11 @@ fn budget_of(limit: usize, connections: usize, peer_of: impl Fn(usize) -> usize)
 struct Client {
     /// Parts of the present request that are still to be asked for.
     parts: Vec<usize>,
-    /// It waits for its next part.
+    /// Set while it waits for its next part.
     waits: bool,
     /// Requests that have all that they need and were not given back.
     complete: Vec<usize>,
-    /// What the present request has.
+    /// Bytes of the present request.
     has: usize,
     done: usize,
 }
@@ -59,7 +59,8 @@ fn every_request_gets_its_memory_and_the_sum_is_never_exceeded() {
             let client = &mut clients[key];
             idle_turns += 1;
             assert!(idle_turns < 100_000, "seed {seed}: nothing moves any more");
-            // It gives back what is complete: perhaps only when nothing else is possible.
+            // The client gives back complete requests, in some runs only when nothing else is
+            // possible.
             if !client.complete.is_empty() && (random.u8(..4) == 0 || client.waits) {
                 let i = random.usize(..client.complete.len());
                 let bytes = client.complete.swap_remove(i);
@@ -253,7 +254,7 @@ fn one_request_of_each_peer_is_before_that_of_another() {
     for round in 0..4 {
         assert_eq!(budget.holder(), Some(2 + round));
         budget.close(2 + round);
-        // One of theirs is next. It asks again when it was served, and is behind the other.
+        // One of theirs is next. Once served, it asks again and is behind the other.
         let key = round % 2;
         assert_eq!(settle(&mut budget), [key]);
         budget.give(key, LARGEST);
@@ -262,8 +263,8 @@ fn one_request_of_each_peer_is_before_that_of_another() {
     }
 }
 
-/// Relays of TLS are no requests: they take of the shared part as long as a quarter of it is left,
-/// and the agent has it back when they end, wherever that is.
+/// Relays of TLS are no requests: they take of the shared part as long as a quarter of it is left.
+/// The agent gets that memory back when they end, wherever they end.
 #[test]
 fn what_is_charged_beside_requests_comes_out_of_the_shared_part() {
     let agent = AgentMemory::new(256 * MIB, 1);

@@ -9,8 +9,7 @@ use crate::front::nbd::budget;
 /// The longest payload that is given memory before any of it has come, in bytes.
 const SMALL_PAYLOAD: usize = 64 << 10;
 
-/// What the reply to a request for block status may take, in bytes: with extended headers, twice
-/// what it takes without.
+/// Most bytes of a reply to a request for block status with extended headers: twice those without.
 pub(super) const STATUS_REPLY: usize = 16 * MAX_EXTENTS;
 
 /// The data that a request brings or fetches, in bytes.

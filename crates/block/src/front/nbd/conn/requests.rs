@@ -98,7 +98,8 @@ impl Conn {
         has
     }
 
-    /// It has waited for an answer, and may have one. A handshake has as much more time.
+    /// Has a connection that waited for an answer try again. Its handshake gets the waited time in
+    /// addition.
     pub(crate) fn may_answer(&mut self, now: Instant) {
         if let (Some(since), Phase::Handshake { until, .. }) =
             (self.waits_since.take(), &mut self.phase)
@@ -135,8 +136,8 @@ impl Conn {
         0
     }
 
-    /// Heads of replies that wait, with the block status that is still to come, in bytes. What
-    /// that takes is no memory of a request any more once it waits to be sent.
+    /// Heads of replies that wait, with the block status that is still to come, in bytes. Such
+    /// bytes are no longer memory of a request once the head waits to be sent.
     pub(super) fn reply_heads(&self) -> usize {
         self.outbox.head_bytes() + self.status_requests * STATUS_REPLY
     }

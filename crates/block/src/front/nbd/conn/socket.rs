@@ -125,8 +125,8 @@ impl Conn {
         }
         self.progress.moved(n);
         match result {
-            // In the middle of a write no client ends on purpose. A receive that waits for all of the data
-            // returns what came before an error of the socket, and the next one returns 0.
+            // In the middle of a write no client ends on purpose. A receive that waits for all of the data returns what came before a
+            // socket error. The next receive returns 0.
             Ok(0) if self.state == State::Open && self.payload.is_some() => {
                 Err(ConnError::Io(std::io::ErrorKind::UnexpectedEof.into()))
             }
