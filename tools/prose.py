@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-SHORT = 93
+SHORT = 85
 # Columns of a line of Markdown outside of tables and code, and words of a sentence.
 WIDTH, LONGEST = 140, 45
 # Words of pages, without the bars of tables.

@@ -126,7 +126,7 @@ pub enum ServeError {
          hangs, or was killed and ends when the file systems of its disks answer"
     )]
     Unresponsive {
-        /// The status socket.
+        /// Address of the status socket.
         socket: String,
         /// Time for which an answer was waited for.
         waited: std::time::Duration,
@@ -134,7 +134,7 @@ pub enum ServeError {
     /// The status socket cannot be bound.
     #[error("status socket {socket}: {source}{help}")]
     StatusSocket {
-        /// The status socket.
+        /// Address of the status socket.
         socket: String,
         /// Error of the bind.
         source: std::io::Error,

@@ -17,7 +17,7 @@ use crate::units::{Bytes, Shares, Span, Window};
 /// ten elevenths of it: with less room a steady VM would seem to be held.
 const ROOM: f64 = 1.25;
 
-/// What a VM did in a period.
+/// IOs and demand of a VM in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmPeriod {
     /// Shares of the VM itself.
@@ -34,7 +34,7 @@ pub struct VmPeriod {
     pub held: bool,
 }
 
-/// What a VM has in the next period.
+/// Shares and limit of a VM in the next period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VmGrant {
     /// Shares that it counts with among the VMs of its host.

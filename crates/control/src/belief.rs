@@ -184,7 +184,7 @@ struct Pulls {
     cause: Option<Doubt>,
     /// Parts of the report that count.
     weights: Weights,
-    /// How far it pulls beyond what is usual.
+    /// Excess of its pull over the usual one, as a part.
     far: f64,
 }
 
@@ -321,7 +321,7 @@ fn weight(rest: Quotient, part: Quotient, bound: f64) -> f64 {
     if weight.is_finite() { weight.clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// How far a pull is beyond what is usual, as a part.
+/// Excess of a pull over the usual bounds, as a part.
 fn over([least, most]: [f64; 2], pulls: f64) -> f64 {
     (pulls / most).max(least / pulls) - 1.0
 }

@@ -124,9 +124,8 @@ impl PeriodClock {
     /// Ends a round. Rounds that were missed meanwhile are left out, not made up for. Returns the start of the next
     /// one.
     ///
-    /// Where the period becomes longer, and where rounds that are further apart than configured were missed, the next one is earlier or
-    /// later by a part that differs between hosts. Else the rounds of hosts that were started together, or that a busy array ended
-    /// together, would meet at one drive of the array for good.
+    /// The next round is earlier or later by a part that differs between hosts, if the period becomes longer, or if rounds further apart
+    /// than configured were missed. Otherwise the rounds of hosts that a busy array ended together would meet at one drive for good.
     pub fn end(&mut self, now: Instant) -> Instant {
         self.in_round = false;
         let period = self.period();
@@ -213,7 +212,7 @@ mod tests {
     /// Something that happens to a clock.
     #[derive(Clone, Debug)]
     enum Step {
-        /// Milliseconds pass.
+        /// A wait of so many milliseconds.
         Wait(u64),
         /// The next round takes so many milliseconds.
         Takes(u64),

@@ -97,7 +97,7 @@ impl Slice {
         self.pending
     }
 
-    /// Slots granted now.
+    /// Slots that the VM is granted now.
     #[must_use]
     pub fn grant(&self) -> f64 {
         self.grant

@@ -29,7 +29,7 @@ use crate::meeting::{Meeting, no_way};
 use crate::meter::HostReading;
 use crate::options::LabOptions;
 use crate::process::Process;
-use crate::relay::{RelayEnd, RelayProcess};
+use crate::relay::{AddressRelay, RelayEnd};
 use crate::run_dir::RunDir;
 use crate::temporary;
 use parda_scenario::scenario::EXCHANGE;
@@ -72,7 +72,7 @@ pub struct Cluster<'a> {
     /// Hosts that are guests, with their agents and clients.
     guests: BTreeMap<HostIndex, Box<dyn GuestHost>>,
     /// Relays to the exchange, for hosts that can be cut off from it.
-    relays: BTreeMap<HostIndex, RelayProcess>,
+    relays: BTreeMap<HostIndex, AddressRelay>,
     array: Process,
     /// Sides of a partition, each with an array that has its copy of the exchange.
     sides: Vec<(String, Process)>,
@@ -486,7 +486,7 @@ impl<'a> Cluster<'a> {
         }
         if hearing.reachable && !led && limits::has_own_relay(self.scenario, id) {
             let host = &self.scenario.host(id).name;
-            let relay = RelayProcess::start(RelayEnd::Unix(self.run_dir.exchange(id)), to)
+            let relay = AddressRelay::start(RelayEnd::Unix(self.run_dir.exchange(id)), to)
                 .map_err(|error| no_way(host, &error))?;
             self.relays.insert(id, relay);
         }

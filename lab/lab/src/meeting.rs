@@ -13,7 +13,7 @@ use crate::etcd::{self, Etcd};
 use crate::limits;
 use crate::network::Network;
 use crate::process::Process;
-use crate::relay::{RelayEnd, RelayProcess};
+use crate::relay::{AddressRelay, RelayEnd};
 use crate::run_dir::RunDir;
 
 /// Medium of the exchange of a run's hosts.
@@ -32,7 +32,7 @@ pub(crate) enum Meeting {
 pub(crate) struct Route {
     from: SocketAddr,
     to: SocketAddr,
-    relay: Option<RelayProcess>,
+    relay: Option<AddressRelay>,
 }
 
 impl Route {
@@ -41,7 +41,7 @@ impl Route {
             self.relay = None;
         } else if self.relay.is_none() {
             self.relay =
-                Some(RelayProcess::start(RelayEnd::Tcp(self.from), RelayEnd::Tcp(self.to))?);
+                Some(AddressRelay::start(RelayEnd::Tcp(self.from), RelayEnd::Tcp(self.to))?);
         }
         Ok(())
     }

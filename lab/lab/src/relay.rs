@@ -38,7 +38,7 @@ impl RelayEnd {
 
 /// A relay from one address to another. Dropping the relay closes its connections.
 #[derive(Debug)]
-pub struct RelayProcess {
+pub struct AddressRelay {
     from: RelayEnd,
     to: RelayEnd,
     listener: OwnedFd,
@@ -50,12 +50,12 @@ pub struct RelayProcess {
 /// Both ends of every connection.
 type Streams = Arc<Mutex<Vec<UnixStream>>>;
 
-impl RelayProcess {
+impl AddressRelay {
     /// Relays connections at `from`, which it creates, to `to`.
     ///
     /// # Errors
     /// The socket cannot be created, or no thread can be started.
-    pub fn start(from: RelayEnd, to: RelayEnd) -> io::Result<RelayProcess> {
+    pub fn start(from: RelayEnd, to: RelayEnd) -> io::Result<AddressRelay> {
         let listener = from.listen()?;
         let (accepts, leads_to) = (listener.try_clone()?, to.clone());
         let streams = Streams::default();
@@ -67,7 +67,7 @@ impl RelayProcess {
                 }
             }
         })?;
-        Ok(RelayProcess { from, to, listener, thread: Some(thread), streams })
+        Ok(AddressRelay { from, to, listener, thread: Some(thread), streams })
     }
 
     /// Whether the relay leads there.
@@ -92,7 +92,7 @@ fn join(here: UnixStream, there: UnixStream, open: &Streams) -> io::Result<()> {
     Ok(())
 }
 
-impl Drop for RelayProcess {
+impl Drop for AddressRelay {
     fn drop(&mut self) {
         if let RelayEnd::Unix(socket) = &self.from {
             let _ = std::fs::remove_file(socket);
@@ -143,7 +143,7 @@ mod tests {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         server(&to);
         let start = || {
-            RelayProcess::start(RelayEnd::Unix(from.clone()), RelayEnd::Unix(to.clone())).unwrap()
+            AddressRelay::start(RelayEnd::Unix(from.clone()), RelayEnd::Unix(to.clone())).unwrap()
         };
         let relay = start();
         let mut streams = [0, 1].map(|_| UnixStream::connect(&from).unwrap());

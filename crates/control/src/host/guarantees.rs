@@ -13,7 +13,7 @@ use crate::reservation::{Reservation, ReservationState};
 use crate::tenant::TenantId;
 use crate::units::{Instant, Span};
 
-/// What a VM has beside its shares. Apart from the VM, as few have it. What each IO needs comes first.
+/// Guarantees of a VM beside its shares, apart from the VM, as few have any. Fields that each IO needs come first.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Guarantees {

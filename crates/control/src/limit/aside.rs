@@ -66,8 +66,8 @@ impl Kept {
         }
     }
 
-    /// Removes an IO of so many units, if there is one. The last one takes all, so that no rest stays for ever. Returns the room that the
-    /// IO had.
+    /// Removes an IO of so many units, if there is one. The last one takes all, so that no rest stays for ever. Returns the room of
+    /// that IO.
     fn remove(&mut self, own: Units, shared: Units) -> (Units, Units) {
         let all = mem::take(self);
         if all.ios <= 1 {

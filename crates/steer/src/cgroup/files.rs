@@ -57,7 +57,7 @@ pub enum ShareError {
     NotInForce {
         /// File that was written.
         file: String,
-        /// Value in force.
+        /// Value that the kernel has in force.
         found: String,
         /// Value that was written.
         written: String,

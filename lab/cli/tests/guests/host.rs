@@ -12,7 +12,7 @@ use parda_agent::status::{Counter, DiskStatus, Status, VolumeStatus};
 use parda_lab::array_control::{ArrayRequest, ask};
 use parda_lab::guest::{DISK, GuestError, GuestHost};
 use parda_lab::meter::HostReading;
-use parda_lab::relay::{RelayEnd, RelayProcess};
+use parda_lab::relay::{AddressRelay, RelayEnd};
 use parda_lab::{RunDir, limits};
 use parda_scenario::exchange::MeetingTransport;
 use parda_scenario::scenario::EXCHANGE;
@@ -278,7 +278,7 @@ enum LunPath {
     Nbd(
         Server,
         #[expect(dead_code, reason = "the way from its network to the array's socket")]
-        RelayProcess,
+        AddressRelay,
     ),
 }
 
@@ -294,7 +294,7 @@ impl LunPath {
             GuestDisk::Nbd => {
                 let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
                 let relay =
-                    RelayProcess::start(RelayEnd::Tcp(free), RelayEnd::Unix(run_dir.array()))?;
+                    AddressRelay::start(RelayEnd::Tcp(free), RelayEnd::Unix(run_dir.array()))?;
                 Ok(LunPath::Nbd(Server::Nbd { port: free.port(), export: lun.to_owned() }, relay))
             }
         }
